@@ -1,0 +1,73 @@
+"""The child's side: one process per device, started with the environment that the device needs.
+
+It never imports ``narrowgauge.reference``: a kernel that could call the oracle would prove nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.contracts.serial import plugged_to_json
+from narrowgauge.devices import loading, running
+from narrowgauge.devices.wire import Arena, receive, send
+
+
+class Session:
+    """The kernels that this child has loaded, by origin and name."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, dict[str, loading.Loaded]] = {}
+
+    def kernels(self, origin: str) -> dict[str, loading.Loaded]:
+        if origin not in self.loaded:
+            self.loaded[origin] = loading.load(origin)
+        return self.loaded[origin]
+
+    def answer(self, request: dict[str, Any], buffers: dict[str, Coded]) -> tuple[dict[str, Any], dict[str, Coded]]:
+        """Carry out one request."""
+        match request["verb"]:
+            case "describe":
+                described = [plugged_to_json(k.plugged) for k in self.kernels(request["origin"]).values()]
+                return {"kind": "returned", "kernels": described}, {}
+            case "facts":
+                from narrowgauge.devices.facts import facts
+
+                return {"kind": "returned", "facts": facts()}, {}
+            case "run":
+                loaded = self.kernels(request["origin"])[request["kernel"]]
+                return running.run(loaded, buffers["x"], request["format"], request["outputs"])
+        raise ValueError(f"unknown verb {request['verb']!r}")
+
+
+def main() -> None:
+    """Serve requests until the parent closes the pipe."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("descriptors", type=int, nargs=4)
+    parser.add_argument("--emulate", default="")
+    arguments = parser.parse_args()
+    reader, writer, request_arena, answer_arena = arguments.descriptors
+    if arguments.emulate:
+        from narrowgauge.devices import triton_driver
+
+        triton_driver.install(arguments.emulate)
+    session = Session()
+    incoming, outgoing = Arena(request_arena), Arena(answer_arena)
+    with os.fdopen(reader, "rb") as requests, os.fdopen(writer, "wb") as answers:
+        while True:
+            try:
+                request, buffers = receive(requests, incoming)
+            except EOFError:
+                return
+            try:
+                answer, outputs = session.answer(request, buffers)
+            except NotExecuted as reason:
+                answer, outputs = {"kind": "not_executed", "reason": str(reason)}, {}
+            except BaseException as error:  # a plug-in may raise SystemExit; the parent must hear of it
+                answer, outputs = {"kind": "raised", "reason": running.told(error)}, {}
+            sys.stdout.flush()
+            send(answers, outgoing, answer, outputs)

@@ -1,0 +1,188 @@
+"""The parent's side of a device: start a child, ask it, and survive whatever it does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import narrowgauge
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import BadInput, Infrastructure
+from narrowgauge.contracts.kernels import Plugged
+from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.outcome import How, Outcome
+from narrowgauge.contracts.serial import plugged_from_json
+from narrowgauge.devices.wire import Arena, receive, send
+
+#: The folder that holds this very narrowgauge. The child looks there last, so that no folder beside it (a checkout has
+#: one named "reference") can shadow a module of the kernel's owner; -P keeps the working directory out altogether.
+ROOT = str(Path(narrowgauge.__file__).parents[1])
+BOOTSTRAP = "import sys; sys.path.append(sys.argv.pop(1)); from narrowgauge.devices.child import main; main()"
+#: seconds; the first call of a child imports torch and may compile
+START, DESCRIBE, RUN = 120.0, 120.0, 60.0
+_SAID = 2000  #: how much of the end of the child's output is kept
+
+
+class Gone(Exception):
+    """The child ended or was ended."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind, self.reason = kind, reason
+
+
+class _Child:
+    """One running child process with its pipes and arenas."""
+
+    def __init__(self, environment: Mapping[str, str], arguments: list[str]) -> None:
+        to_child, self.to_child = os.pipe()
+        self.from_child, from_child = os.pipe()
+        self.request, self.answer = Arena.create(), Arena.create()
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the child)
+        inherited = [to_child, from_child, self.request.descriptor, self.answer.descriptor]
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", BOOTSTRAP, ROOT, *map(str, inherited), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=self.said,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            pass_fds=inherited,
+            start_new_session=True,  # a group of its own, so that what it started is ended with it
+        )
+        os.close(to_child)
+        os.close(from_child)
+        self.writer: BinaryIO = os.fdopen(self.to_child, "wb")
+        self.reader: BinaryIO = os.fdopen(self.from_child, "rb", buffering=0)  # type: ignore[assignment]
+
+    def ask(self, message: Mapping[str, Any], buffers: Mapping[str, Coded], timeout: float) -> Any:
+        """Send and wait. Raises ``Gone`` if no answer comes in time or ever."""
+        try:
+            send(self.writer, self.request, message, buffers)
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.reader, selectors.EVENT_READ)
+                if not selector.select(timeout):
+                    raise Gone("hung", f"no answer in {timeout:g} s")
+            return receive(self.reader, self.answer)
+        except (EOFError, BrokenPipeError):
+            code = self.process.wait()
+            raise Gone("crashed", _ending(code)) from None
+
+    def tail(self) -> str:
+        """The end of what the child wrote to stdout and stderr."""
+        size = self.said.seek(0, os.SEEK_END)
+        self.said.seek(max(0, size - _SAID))
+        return self.said.read().decode(errors="replace").strip()
+
+    def end(self) -> None:
+        """Kill the child's whole process group; a call that holds the GIL cannot refuse this."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self.writer.close()
+        self.reader.close()
+        self.said.close()
+        self.request.close()
+        self.answer.close()
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+@dataclass
+class Device:
+    """A place where kernels run. ``target`` is identity; ``id`` (``cuda:3``) is only where."""
+
+    id: str
+    target: str
+    how: How
+    environment: dict[str, str] = field(default_factory=dict)  #: set on top of the parent's, before anything is imported
+    emulates: str = ""  #: name of the architecture, for an emulated device
+    note: str = ""
+    _child: _Child | None = field(default=None, repr=False)
+
+    def describe(self, origin: str) -> list[Plugged]:
+        """The kernels of a plug-in file (a path) or module (a dotted name). Raises ``BadInput`` if it does not load."""
+        try:
+            message, _ = self._ask({"verb": "describe", "origin": origin}, {}, DESCRIBE)
+        except Gone as gone:
+            raise BadInput(f"loading {origin} {gone.kind} its process on {self.id}: {gone.reason}") from None
+        if message["kind"] == "raised":
+            raise BadInput(f"{origin} does not load on {self.id}: {message['reason']}")
+        return [plugged_from_json(p) for p in message["kernels"]]
+
+    def facts(self) -> dict[str, Any]:
+        """Versions, driver and switches, as the child sees them. Raises ``Infrastructure`` if it does not start."""
+        try:
+            message, _ = self._ask({"verb": "facts"}, {}, START)
+        except Gone as gone:
+            raise Infrastructure(f"device {self.id} does not start: {gone.kind}, {gone.reason}") from None
+        facts: dict[str, Any] = message["facts"]
+        return facts
+
+    def run(self, plugged: Plugged, claim: Claim, x: Coded, timeout: float = RUN) -> Outcome:
+        """Run a kernel once (twice inside, with two fill patterns of fresh memory) on a copy of ``x``."""
+        message = {
+            "verb": "run",
+            "origin": plugged.origin,
+            "kernel": plugged.kernel.name,
+            "backend": plugged.kernel.backend,
+            "format": claim.format,
+            "outputs": claim.outputs,
+        }
+        began = time.monotonic()
+        try:
+            answer, outputs = self._ask(message, {"x": x}, timeout)
+        except Gone as gone:
+            return Outcome(gone.kind, reason=gone.reason, said=self._last_words, seconds=time.monotonic() - began)  # type: ignore[arg-type]
+        return Outcome(
+            kind=answer["kind"],
+            outputs=outputs,
+            reason=answer.get("reason", ""),
+            said=self._child.tail() if self._child and answer["kind"] == "raised" else "",
+            malformed=tuple(answer.get("malformed", ())),
+            seconds=time.monotonic() - began,
+        )
+
+    def close(self) -> None:
+        """End the child, if there is one. The next call starts a new one."""
+        if self._child is not None:
+            self._last_words = self._child.tail()
+            self._child.end()
+            self._child = None
+
+    _last_words: str = field(default="", repr=False)
+
+    def _ask(self, message: Mapping[str, Any], buffers: Mapping[str, Coded], timeout: float) -> Any:
+        if self._child is None:
+            self._child = _Child(self._full_environment(), self._arguments())
+            timeout += START  # the first answer waits for Python, torch and triton to be imported
+        try:
+            return self._child.ask(message, buffers, timeout)
+        except Gone:
+            self.close()
+            raise
+
+    def _full_environment(self) -> dict[str, str]:
+        # Triton 3.9 warns when this is unset and will change its default; state the one that is in force today.
+        fusion = os.environ.get("TRITON_DEFAULT_FP_FUSION", "1")
+        return {**os.environ, "TRITON_DEFAULT_FP_FUSION": fusion, **self.environment}
+
+    def _arguments(self) -> list[str]:
+        return ["--emulate", self.emulates] if self.emulates else []

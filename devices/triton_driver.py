@@ -1,0 +1,105 @@
+"""An emulated device is a Triton driver: the owner's own launches run unchanged and arrive here. Runs in the child.
+
+Triton compiles for the target as it would with the hardware. What is missing is the machine that executes the
+result, so each launch ends as "not executed", with what it would have run.
+
+Private interfaces of Triton 3.9 are used: ``runtime.driver.set_active``, a driver's ``launcher_cls`` and ``utils``,
+and ``CompiledKernel._init_handles``. suites/portability/test_emulated.py fails first when they move.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.devices.targets import target_named
+
+#: a line of PTX or AMDGCN that is an instruction: indented, or predicated, and no directive or label
+_INSTRUCTION = re.compile(r"(?m)^\s+(?:@!?%\w+\s+)?[a-z][\w.]*(?:\s|;)")
+
+
+def install(name: str) -> None:
+    """Make Triton compile for a target and hand every launch to ``_Launcher``. Needs no GPU."""
+    try:
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler.compiler import CompiledKernel
+        from triton.runtime import driver
+    except ImportError as error:
+        raise NotExecuted(f"triton is not installed ({error})") from error
+    target = target_named(name)
+    number: int | str = int(name.removeprefix("sm_")) if target.backend == "cuda" else name
+    active = _Driver(GPUTarget(target.backend, number, target.warp), name)
+    prepare = CompiledKernel._init_handles
+
+    def remember_then_prepare(self: Any) -> Any:
+        active.compiled = self
+        return prepare(self)
+
+    CompiledKernel._init_handles = remember_then_prepare
+    driver.set_active(active)
+
+
+class _Utils:
+    """What Triton asks of a loaded module."""
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        # Enough of everything: a kernel that does not fit the real target is for the emulator's own limits to say.
+        return {"max_shared_mem": 1 << 30, "multiprocessor_count": 1, "warpSize": 32}
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
+        return object(), name, 0, 0, 1024
+
+    def unload_module(self, module: Any) -> None:
+        pass
+
+
+class _Driver:
+    """The Triton driver of an emulated target. Tensors stay on the CPU."""
+
+    def __init__(self, target: Any, name: str) -> None:
+        self.target, self.name = target, name
+        self.utils = _Utils()
+        self.compiled: Any = None
+        self.launcher_cls = lambda source, metadata: _Launcher(self)
+
+    def get_current_target(self) -> Any:
+        return self.target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        pass
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")
+
+    def get_device_interface(self) -> Any:
+        import torch
+
+        return torch.cpu
+
+    def is_active(self) -> bool:
+        return True
+
+
+class _Launcher:
+    """Called once per launch, after compilation."""
+
+    def __init__(self, driver: _Driver) -> None:
+        self.driver = driver
+
+    def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
+        compiled = self.driver.compiled
+        text = compiled.asm.get("ptx") or compiled.asm.get("amdgcn") or ""
+        count = len(_INSTRUCTION.findall(text))
+        raise NotExecuted(
+            f"emulator absent: would run {compiled.metadata.name} compiled for {self.driver.name}, "
+            f"grid {x}x{y}x{z}, {compiled.metadata.num_warps} warps, {count} instructions"
+        )

@@ -1,0 +1,20 @@
+"""ml_dtypes' astype, the cast of NumPy, JAX and ONNX's reference."""
+
+from __future__ import annotations
+
+from narrowgauge import Cast, kernel
+
+
+@kernel(
+    Cast("ml_dtypes"),
+    formats=("float8_e4m3fn", "float8_e4m3fnuz"),
+    sources=("float32", "bfloat16", "float16"),
+    owner="ml_dtypes",
+    backend="numpy",
+    library="ml_dtypes",
+    expression="x.astype(ml_dtypes.{format})",
+)
+def ml_dtypes_astype(x, format):
+    import ml_dtypes
+
+    return x.astype(getattr(ml_dtypes, format))

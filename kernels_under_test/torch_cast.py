@@ -1,0 +1,46 @@
+"""torch's own cast, eager and compiled. Its meaning changed between releases, so its claim follows the version."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+
+import torch
+
+from narrowgauge import Cast, kernel
+from narrowgauge.contracts.outcome import NotExecuted
+
+SOURCES = ("float32", "bfloat16", "float16")
+FORMATS = ("float8_e4m3fn", "float8_e4m3fnuz")
+RELEASE = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+CLAIM = Cast("torch_from_2_13" if RELEASE >= (2, 13) else "torch_until_2_12")
+
+
+@kernel(
+    CLAIM, FORMATS, SOURCES, owner="pytorch", backend="torch", library="torch", expression="x.to(torch.{format})"
+)
+def torch_eager(x, format):
+    return x.to(getattr(torch, format))
+
+
+@kernel(
+    CLAIM,
+    FORMATS,
+    SOURCES,
+    owner="pytorch",
+    backend="torch",
+    library="torch",
+    expression="torch.compile(lambda x: x.to(torch.{format}))(x)",
+)
+def torch_compiled(x, format):
+    if not x.is_cuda and shutil.which("g++") is None and shutil.which("clang++") is None:
+        raise NotExecuted("torch.compile on the CPU needs a C++ compiler, and none is on the path")
+    return _compiled(format)(x)
+
+
+@cache
+def _compiled(format):
+    # Past its recompilation limit, dynamo would run eagerly without a word; fullgraph makes it raise instead.
+    torch._dynamo.config.recompile_limit = 64
+    dtype = getattr(torch, format)
+    return torch.compile(lambda x: x.to(dtype), dynamic=True, fullgraph=True)

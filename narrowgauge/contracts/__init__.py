@@ -1,0 +1,1 @@
+"""The lowest room: plain data that every other room may import. Standard library and numpy only."""

@@ -1,0 +1,100 @@
+"""Plugging in a kernel: the decorator that attaches a record to a function, and the record.
+
+The decorator does nothing else: no registry, no import of torch. Whoever loads the file finds the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.operations import Cast, Claim, Contract, Observe, Quantize
+
+#: What a kernel is made of; it decides on which devices the kernel is run.
+#: ``torch`` tensors and operations; ``triton`` as torch, but launches Triton kernels; ``numpy`` arrays on the host.
+Backend = Literal["auto", "torch", "triton", "numpy"]
+#: ``soft`` computes codes by integer operations; ``native`` leaves the conversion to the hardware's own instruction
+Conversion = Literal["soft", "native"]
+
+ATTRIBUTE = "__narrowgauge__"
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What is known of one kernel: its claims and where it can run. ``claims`` is one entry per source and format."""
+
+    name: str
+    contract: Contract
+    formats: tuple[str, ...]
+    sources: tuple[str, ...]
+    owner: str
+    backend: Backend
+    conversion: Conversion
+    library: str  #: distribution whose code is judged, where that is not the file itself ("torch")
+    expression: str  #: the same as one expression of ``x`` and library names, for a standalone script; may be empty
+    canary: bool  #: kept to notice when a known wrong thing is mended; runs where its kind otherwise would not
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return tuple(Claim(self.contract, source, f) for f in self.formats for source in self.sources)
+
+
+@dataclass(frozen=True)
+class Plugged:
+    """A kernel as a device described it: the record and where it came from."""
+
+    kernel: Kernel
+    origin: str  #: the file or module that was loaded
+    distribution: dict[str, str]  #: name, version, git sha and sha256 of the file, as far as there are any
+    own: bool = False  #: one of the suite's own kernels
+
+
+def kernel(
+    contract: Contract,
+    formats: Sequence[str],
+    sources: Sequence[str] = ("float32",),
+    *,
+    owner: str = "unowned",
+    backend: Backend = "auto",
+    conversion: Conversion = "soft",
+    library: str = "",
+    expression: str = "",
+    canary: bool = False,
+) -> Callable[[Function], Function]:
+    """Mark ``function(x, format)`` as a kernel under test.
+
+    ``x`` is a torch tensor on the device under test (an ml_dtypes-typed array for ``backend="numpy"``), of one of the
+    ``sources`` formats; ``format`` is the name of the destination. A Cast returns codes of x's shape; a Quantize
+    returns ``(codes, scale)`` or a dict of those names, scale float32 [rows, 1]. Codes may be an integer tensor or one
+    of the format's own dtype. Raises ``BadInput`` for a contract or format that does not exist.
+    """
+    if not isinstance(contract, Cast | Quantize | Observe):
+        raise BadInput(f"@kernel: contract is {contract!r}; expected Cast(...), Quantize(...) or observe(...)")
+    if backend not in get_args(Backend):
+        raise BadInput(f"@kernel: backend={backend!r}; expected one of {', '.join(get_args(Backend))}")
+    if isinstance(formats, str) or isinstance(sources, str):
+        raise BadInput('@kernel: formats and sources are lists of names, for example formats=["float8_e4m3fn"]')
+    if not formats or not sources:
+        raise BadInput("@kernel: formats and sources must each name at least one format")
+
+    def attach(function: Function) -> Function:
+        record = Kernel(
+            name=function.__name__,
+            contract=contract,
+            formats=tuple(format_named(f).name for f in formats),
+            sources=tuple(format_named(s).name for s in sources),
+            owner=owner,
+            backend=backend,
+            conversion=conversion,
+            library=library,
+            expression=expression,
+            canary=canary,
+        )
+        setattr(function, ATTRIBUTE, record)
+        return function
+
+    return attach

@@ -1,0 +1,30 @@
+"""What came of asking a device to run a kernel once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from narrowgauge.contracts.coded import Coded
+
+Kind = Literal["returned", "raised", "crashed", "hung", "not_executed"]
+#: how the answer came about: on the target itself, by a model of it, by Triton's interpreter, or from a file
+How = Literal["executed", "emulated", "interpreted", "replayed"]
+
+
+class NotExecuted(Exception):
+    """Raised by a kernel or a device that has nothing here to run with; says what is missing."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``outputs`` where it returned, ``reason`` where it did not."""
+
+    kind: Kind
+    outputs: dict[str, Coded] = field(default_factory=dict)
+    reason: str = ""
+    #: what the child wrote to stdout and stderr meanwhile, its end
+    said: str = ""
+    #: faults of the answer's form that only the child can see: "unwritten codes[3:7]", "returned nothing" …
+    malformed: tuple[str, ...] = ()
+    seconds: float = 0.0

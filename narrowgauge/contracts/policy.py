@@ -1,0 +1,48 @@
+"""The cast policy: every choice that decides the code of one value, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args, get_type_hints
+
+from narrowgauge.contracts.errors import BadInput
+
+Rounding = Literal["nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"]
+Beyond = Literal["max", "special"]
+OfNaN = Literal["nan", "max", "zero"]
+OfNegativeZero = Literal["keep", "drop"]
+OfSubnormals = Literal["keep", "flush"]
+
+
+@dataclass(frozen=True)
+class CastPolicy:
+    """How a real value becomes a code.
+
+    A finite value is rounded to the format's grid as though its exponent had no upper end; if the result's magnitude
+    exceeds the largest allowed one, ``overflow`` decides.
+    """
+
+    #: to the nearest code, ties to even, away from zero or toward zero; or directed
+    rounding: Rounding = "nearest_even"
+    #: a finite value that rounds beyond: ``max`` the largest allowed magnitude; ``special`` infinity, or NaN without one
+    overflow: Beyond = "max"
+    #: an infinite value: the same two choices
+    infinity: Beyond = "max"
+    #: a NaN: the format's NaN, +largest allowed, or +0
+    nan: OfNaN = "nan"
+    #: a zero result of a negative value keeps its sign where the format has a negative zero, or loses it
+    negative_zero: OfNegativeZero = "keep"
+    #: a result that is subnormal after rounding is kept, or becomes zero
+    subnormals: OfSubnormals = "keep"
+    #: largest allowed magnitude, where it is below the format's own (224 on FNUZ in some engines)
+    limit: float | None = None
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in fields(self):
+            choices = get_args(hints[field.name])
+            value = getattr(self, field.name)
+            if field.name != "limit" and value not in choices:
+                raise BadInput(f"cast policy: {field.name}={value!r}; expected one of {', '.join(map(str, choices))}")
+        if self.limit is not None and not self.limit > 0:
+            raise BadInput(f"cast policy: limit={self.limit!r}; expected a positive number or None")

@@ -1,0 +1,90 @@
+"""A behaviour: a claim with everything looked up, and what is done before and after it.
+
+The reference's own answer is the behaviour of the bare claim. A fault is an edit of a behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.operations import Cast, Claim, Quantize
+from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.reference import policies, recipes
+from narrowgauge.reference.fast_codec import cast
+from narrowgauge.reference.quantize import quantize
+
+Buffers = dict[str, Coded]
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """``after(rule(before(x)))``. A cast has no recipe; a quantizer's policy is that of its last step."""
+
+    source: str
+    format: str
+    policy: CastPolicy
+    recipe: Recipe | None = None
+    before: tuple[Callable[[Coded], Coded], ...] = ()
+    after: tuple[Callable[[Coded, Buffers], Buffers], ...] = ()  #: each is given the original x too
+
+    def run(self, x: Coded) -> Buffers:
+        """The outputs for one input tensor."""
+        seen = x
+        for edit in self.before:
+            seen = edit(seen)
+        if self.recipe is None:
+            outputs = {"codes": cast(seen, self.format, self.policy)}
+        else:
+            outputs = quantize(seen, self.recipe, self.format, self.policy)
+        for change in self.after:
+            outputs = change(x, outputs)
+        return outputs
+
+
+def behaviour_of(claim: Claim) -> Behaviour:
+    """The behaviour that a claim promises. Raises ``BadInput`` for an observation or what does not fit."""
+    contract = claim.contract
+    if isinstance(contract, Cast):
+        return Behaviour(claim.source, claim.format, policies.resolve(contract.policy, claim.format))
+    if isinstance(contract, Quantize):
+        recipe = recipes.resolve(contract.recipe)
+        policy = policies.resolve(recipe.destination(claim.format).cast, claim.format)
+        return Behaviour(claim.source, claim.format, policy, recipe)
+    raise BadInput(f"{claim}: an observation promises nothing; there is nothing to expect")
+
+
+def candidates(claim: Claim) -> list[Claim]:
+    """The named rules that an observation is compared with, each as a claim."""
+    if claim.operation == Cast.operation:
+        return [Claim(Cast(name), claim.source, claim.format) for name in policies.fitting(claim.format)]
+    return [
+        Claim(Quantize(name), claim.source, claim.format)
+        for name, recipe in recipes.RECIPES.items()
+        if claim.format in {d.format for d in recipe.destinations}
+    ]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What an expectation rests on."""
+
+    authority: str
+    evidence: policies.Evidence
+    breaks: str  #: what a kernel that differs breaks
+
+
+def standing_of(claim: Claim) -> Standing:
+    """On whose word the expectation of a claim rests."""
+    contract = claim.contract
+    if isinstance(contract, Cast) and isinstance(contract.policy, str):
+        named = policies.policy_named(contract.policy)
+        breaks = "a specification that it claims" if named.evidence == "specification" else "its own claim"
+        return Standing(f"{named.name}: {named.authority}", named.evidence, breaks)
+    if isinstance(contract, Quantize) and isinstance(contract.recipe, str):
+        recipe = recipes.recipe_named(contract.recipe)
+        return Standing(f"{recipe.name}: {recipe.source}", "measured", "its own claim")
+    return Standing("the kernel's own contract, given as data", "measured", "its own claim")

@@ -1,0 +1,110 @@
+"""What a kernel must return: an interval per output, exact where both ends agree.
+
+Inputs that are known exactly give exact outputs. An input that is itself an interval (the result of an earlier stage
+whose last bits are open) gives an interval, since rounding, scaling and clamping are monotone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.operations import Claim
+from narrowgauge.reference.behaviour import Behaviour, behaviour_of
+from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
+from narrowgauge.reference.quantize import elements, row_amax, scale_and_encode
+from narrowgauge.reference.steps import F32
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """All codes whose value lies from ``low``'s to ``high``'s. A NaN at one end is a NaN at both."""
+
+    low: Coded
+    high: Coded
+
+    @classmethod
+    def exactly(cls, value: Coded) -> Interval:
+        return cls(value, value)
+
+    @property
+    def format(self) -> str:
+        return self.low.format
+
+    @property
+    def open(self) -> npt.NDArray[np.bool_]:
+        """Which elements have more than one acceptable value."""
+        if self.low is self.high:
+            return np.zeros(self.low.shape, np.bool_)
+        low, high = decode_values(self.low), decode_values(self.high)
+        return (low != high) & ~(np.isnan(low) & np.isnan(high))
+
+    @property
+    def exact(self) -> bool:
+        return not bool(self.open.any())
+
+
+Expected = dict[str, Interval]
+
+
+def expected(claim: Claim, x: Coded | Interval) -> Expected:
+    """The outputs that fulfil a claim for an input tensor. Raises ``BadInput`` for a claim or input that cannot be."""
+    behaviour = behaviour_of(claim)
+    if x_format(x) != claim.source:
+        raise BadInput(f"{claim}: the input is {x_format(x)}; expected {claim.source}")
+    if isinstance(x, Coded) or x.exact:
+        exact = behaviour.run(x if isinstance(x, Coded) else x.low)
+        return {name: Interval.exactly(value) for name, value in exact.items()}
+    if behaviour.recipe is None:
+        return {
+            "codes": Interval(
+                cast(x.low, behaviour.format, behaviour.policy), cast(x.high, behaviour.format, behaviour.policy)
+            )
+        }
+    return _quantize_interval(behaviour, x)
+
+
+def x_format(x: Coded | Interval) -> str:
+    return x.format
+
+
+def _quantize_interval(behaviour: Behaviour, x: Interval) -> Expected:
+    """Bounds of codes and scale from the corners: each stage is monotone in amax, and in the element for its sign."""
+    recipe = behaviour.recipe
+    assert recipe is not None
+    low, high = to_float32(x.low), to_float32(x.high)
+    if np.isnan(low).any() or np.isnan(high).any():
+        raise BadInput("an input interval with NaN has no order; give NaN elements exactly, in a row of their own")
+    with np.errstate(all="ignore"):
+        nearest = np.where((low <= 0) & (high >= 0), np.float32(0), np.minimum(np.abs(low), np.abs(high)))
+        farthest = np.maximum(np.abs(low), np.abs(high))
+        corners = [
+            scale_and_encode(row_amax(end.astype(np.float32), recipe), recipe, behaviour.format)
+            for end in (nearest, farthest)
+        ]
+        codes = [
+            elements(end, encode, recipe, behaviour.format, behaviour.policy)
+            for end in (low, high)
+            for _, encode in corners
+        ]
+    return {"codes": _hull(codes), "scale": _hull([_as_coded(scale) for scale, _ in corners])}
+
+
+def _as_coded(scale: F32) -> Coded:
+    return Coded("float32", scale.view(np.uint32))
+
+
+def _hull(corners: list[Coded]) -> Interval:
+    """The smallest interval that holds every corner, element by element. A NaN corner makes a NaN."""
+    fmt = format_named(corners[0].format)
+    stack = np.stack([c.codes for c in corners])
+    value = np.stack([decode_values(c) for c in corners])
+    pick_low, pick_high = np.argmin(value, axis=0)[None], np.argmax(value, axis=0)[None]  # both find a NaN first
+    low = np.take_along_axis(stack, pick_low, 0)[0].astype(fmt.storage)
+    high = np.take_along_axis(stack, pick_high, 0)[0].astype(fmt.storage)
+    return Interval(Coded(fmt.name, low), Coded(fmt.name, high))
