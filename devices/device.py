@@ -112,7 +112,9 @@ class Device:
     id: str
     target: str
     how: How
-    environment: dict[str, str] = field(default_factory=dict)  #: set on top of the parent's, before anything is imported
+    environment: dict[str, str] = field(
+        default_factory=dict
+    )  #: set on top of the parent's, before anything is imported
     emulates: str = ""  #: name of the architecture, for an emulated device
     note: str = ""
     _child: _Child | None = field(default=None, repr=False)
@@ -170,10 +172,10 @@ class Device:
     _last_words: str = field(default="", repr=False)
 
     def _ask(self, message: Mapping[str, Any], buffers: Mapping[str, Coded], timeout: float) -> Any:
-        if self._child is None:
-            self._child = _Child(self._full_environment(), self._arguments())
-            timeout += START  # the first answer waits for Python, torch and triton to be imported
         try:
+            if self._child is None:
+                self._child = _Child(self._full_environment(), self._arguments())
+                self._child.ask({"verb": "ready"}, {}, START)  # so that importing torch is not the kernel's time
             return self._child.ask(message, buffers, timeout)
         except Gone:
             self.close()

@@ -108,7 +108,9 @@ def device_named(name: str) -> Device:
         emulated(name.removeprefix("emulated:"))  # says which targets there are
     kind = name.partition(":")[0]
     if kind in ("cuda", "hip") and not gpus():
-        raise BadInput(f"no device {name!r}: torch sees no GPU on this machine; 'narrowgauge devices' lists what there is")
+        raise BadInput(
+            f"no device {name!r}: torch sees no GPU on this machine; 'narrowgauge devices' lists what there is"
+        )
     if kind in ("interpreter", "emulated") and not has_triton():
         raise BadInput(f"no device {name!r}: triton is not installed")
     raise unknown("device", name, (d.id for d in all_devices()))

@@ -79,10 +79,8 @@ def receive(pipe: BinaryIO, arena: Arena) -> tuple[dict[str, Any], dict[str, Cod
     for head in message.pop("buffers"):
         dtype, shape = np.dtype(head["dtype"]), tuple(head["shape"])
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        if "offset" in head:
-            raw = bytes(arena.view(head["offset"] + size)[head["offset"] :])
-        else:
-            raw = _exactly(pipe, size)
+        offset = head.get("offset")
+        raw = _exactly(pipe, size) if offset is None else bytes(arena.view(offset + size)[offset:])
         data: npt.NDArray[Any] = np.frombuffer(raw, dtype).reshape(shape).copy()
         buffers[head["name"]] = Coded(head["format"], data)
     return message, buffers

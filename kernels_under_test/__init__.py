@@ -1,7 +1,10 @@
 """The suite's own kernels, plugged in as anybody's are. They import contracts, torch and Triton, never the oracle."""
 
-#: modules that every run judges, besides what the user plugs in
-MODULES = tuple(
-    f"narrowgauge.kernels_under_test.{name}"
-    for name in ("torch_cast", "ml_dtypes_cast", "triton_cast", "triton_quantize", "triton_canary")
-)
+#: modules that every run judges besides what the user plugs in, and what each needs to be installed
+MODULES: dict[str, tuple[str, ...]] = {
+    "narrowgauge.kernels_under_test.torch_cast": ("torch",),
+    "narrowgauge.kernels_under_test.ml_dtypes_cast": ("ml_dtypes",),
+    "narrowgauge.kernels_under_test.triton_cast": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_quantize": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),
+}

@@ -16,9 +16,7 @@ RELEASE = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")
 CLAIM = Cast("torch_from_2_13" if RELEASE >= (2, 13) else "torch_until_2_12")
 
 
-@kernel(
-    CLAIM, FORMATS, SOURCES, owner="pytorch", backend="torch", library="torch", expression="x.to(torch.{format})"
-)
+@kernel(CLAIM, FORMATS, SOURCES, owner="pytorch", backend="torch", library="torch", expression="x.to(torch.{format})")
 def torch_eager(x, format):
     return x.to(getattr(torch, format))
 

@@ -44,7 +44,9 @@ def load_float32_bits(pointer, offsets, mask, BF16: tl.constexpr):
 
 
 @triton.jit
-def encode(bits, BIAS: tl.constexpr, TOP: tl.constexpr, NAN: tl.constexpr, OVER: tl.constexpr, NEGATIVE_ZERO: tl.constexpr):
+def encode(
+    bits, BIAS: tl.constexpr, TOP: tl.constexpr, NAN: tl.constexpr, OVER: tl.constexpr, NEGATIVE_ZERO: tl.constexpr
+):
     """Codes (uint8) of float32 patterns (int32) for three mantissa bits, ties to even; ``OVER`` stands beyond TOP."""
     magnitude = bits & 0x7FFFFFFF
     sign = (bits >> 24) & 0x80

@@ -29,7 +29,11 @@ class Difference:
     def counts(self) -> dict[str, int]:
         """How many elements differ, by class; classes without one are left out."""
         total = sum((np.bincount(c.ravel(), minlength=len(_CLASS)) for c in self.classes.values()), np.zeros(1, int))
-        return {name: int(total[number]) for name, number in _CLASS.items() if number and total.size > number and total[number]}
+        return {
+            name: int(total[number])
+            for name, number in _CLASS.items()
+            if number and total.size > number and total[number]
+        }
 
     @property
     def total(self) -> int:

@@ -107,9 +107,7 @@ def _partial(
     found: list[Explanation] = []
     for candidate in singles:
         rest = _difference(candidate, x, got)
-        explained = sum(
-            int(np.count_nonzero(difference.mask(name) & ~rest.mask(name))) for name in difference.classes
-        )
+        explained = sum(int(np.count_nonzero(difference.mask(name) & ~rest.mask(name))) for name in difference.classes)
         if rest.total < difference.total:
             found.append(Explanation((candidate.name,), explained, rest.total))
     found.sort(key=lambda e: (e.left, -e.explained))

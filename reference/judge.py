@@ -21,10 +21,20 @@ from narrowgauge.reference.fast_codec import decode_values
 LISTED = 10
 
 
-def judge(claim: Claim, x: Coded, got: Mapping[str, Coded], malformed: tuple[str, ...] = ()) -> Verdict:
-    """The verdict on what a kernel returned for ``x``. ``malformed`` is what the device already found."""
+def judge(
+    claim: Claim,
+    x: Coded,
+    got: Mapping[str, Coded],
+    malformed: tuple[str, ...] = (),
+    want: Expected | None = None,
+) -> Verdict:
+    """The verdict on what a kernel returned for ``x``.
+
+    ``malformed`` is what the device already found. ``want`` replaces the reference's own expectation (by vectors).
+    """
     observed = isinstance(claim.contract, Observe)
-    want = expected(candidates(claim)[0] if observed else claim, x)
+    if want is None:
+        want = expected(candidates(claim)[0] if observed else claim, x)
     malformed = (*malformed, *form_of(got, want))
     if malformed:
         authority = "the contract's shapes and formats" if observed else standing_of(claim).authority

@@ -108,9 +108,6 @@ class Claim:
         operation, rule, source, destination = parts
         if operation not in OPERATIONS:
             raise unknown("operation", operation, OPERATIONS, f"claim {text!r}")
-        contract: Contract
-        if rule == "?":
-            contract = Observe(operation)
-        else:
-            contract = Cast(rule) if operation == Cast.operation else Quantize(rule)
+        claimed: Contract = Cast(rule) if operation == Cast.operation else Quantize(rule)
+        contract = Observe(operation) if rule == "?" else claimed
         return cls(contract, format_named(source).name, format_named(destination).name)

@@ -24,7 +24,7 @@ class CastPolicy:
 
     #: to the nearest code, ties to even, away from zero or toward zero; or directed
     rounding: Rounding = "nearest_even"
-    #: a finite value that rounds beyond: ``max`` the largest allowed magnitude; ``special`` infinity, or NaN without one
+    #: a finite value that rounds beyond: ``max`` the largest allowed magnitude; ``special`` infinity, else NaN
     overflow: Beyond = "max"
     #: an infinite value: the same two choices
     infinity: Beyond = "max"

@@ -1,0 +1,91 @@
+"""Waivers: known failures as data. Strict in form, and strict in effect: one that no longer fails is an error."""
+
+from __future__ import annotations
+
+import datetime
+import fnmatch
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from narrowgauge.contracts.errors import BadInput
+
+#: the suite's own list
+OWN = Path(__file__).parent / "waivers.toml"
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """A failure that is known, with its link and the range of versions in which it is."""
+
+    kernel: str
+    target: str
+    test: str  #: a pattern of test ids
+    versions: dict[str, str]
+    link: str
+    reason: str
+    expires: datetime.date
+
+    def covers(self, test: str, kernel: str, target: str, versions: Mapping[str, str]) -> bool:
+        """Whether this waiver is about that test, with the versions of this machine."""
+        return (
+            self.kernel == kernel
+            and self.target == target
+            and fnmatch.fnmatchcase(test, self.test)
+            and all(_within(versions.get(name, ""), specifier) for name, specifier in self.versions.items())
+        )
+
+    def expired(self, today: datetime.date) -> bool:
+        return today > self.expires
+
+
+def _within(version: str, specifier: str) -> bool:
+    number = re.match(r"\d+(\.\d+)*", version)
+    return number is not None and SpecifierSet(specifier).contains(number.group(), prereleases=True)
+
+
+def load(paths: Sequence[Path]) -> list[Waiver]:
+    """The waivers of several files. Raises ``BadInput`` for a file, key or value that is not as it must be."""
+    return [waiver for path in paths for waiver in _load_one(path)]
+
+
+def _load_one(path: Path) -> list[Waiver]:
+    try:
+        data = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise BadInput(f"cannot read waivers {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"waivers {path} are not TOML: {error}") from error
+    if unknown := set(data) - {"waiver"}:
+        raise BadInput(f"waivers {path}: unknown table {sorted(unknown)}; expected [[waiver]]")
+    return [_checked(entry, f"{path}, waiver {number}") for number, entry in enumerate(data.get("waiver", []), 1)]
+
+
+def _checked(entry: Mapping[str, object], where: str) -> Waiver:
+    names = {f.name for f in fields(Waiver)}
+    if missing := names - entry.keys():
+        raise BadInput(f"{where}: {', '.join(sorted(missing))} missing")
+    if extra := entry.keys() - names:
+        raise BadInput(f"{where}: unknown field {', '.join(sorted(extra))}; fields are {', '.join(sorted(names))}")
+    for name in ("kernel", "target", "test", "link", "reason"):
+        if not isinstance(entry[name], str) or not entry[name]:
+            raise BadInput(f"{where}: {name} = {entry[name]!r}; expected a text")
+    if not str(entry["link"]).startswith(("https://", "docs/")):
+        raise BadInput(f"{where}: link = {entry['link']!r}; expected an https address or a page in docs/")
+    if not isinstance(entry["expires"], datetime.date):
+        raise BadInput(f"{where}: expires = {entry['expires']!r}; expected a date such as 2027-06-30")
+    versions = entry["versions"]
+    if not isinstance(versions, dict) or not versions:
+        raise BadInput(f"{where}: versions = {versions!r}; expected a table such as {{ triton = '<3.10' }}")
+    for name, specifier in versions.items():
+        try:
+            SpecifierSet(specifier)
+        except InvalidSpecifier as error:
+            raise BadInput(
+                f"{where}: versions.{name} = {specifier!r}; expected a range such as '>=3.0,<3.10'"
+            ) from error
+    return Waiver(**entry)  # type: ignore[arg-type]

@@ -1,0 +1,126 @@
+"""safetensors files as codes. The library checks and splits the file; reading its fp8 types is ours, since its numpy
+loader refuses them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import FORMATS, format_named
+
+#: what a header calls an array of plain integers
+INTEGERS = {
+    "U8": "<u1",
+    "U16": "<u2",
+    "U32": "<u4",
+    "U64": "<u8",
+    "I8": "<i1",
+    "I16": "<i2",
+    "I32": "<i4",
+    "I64": "<i8",
+}
+_FORMAT_OF = {f.safetensors: f.name for f in FORMATS.values()}
+_UNSIGNED = {1: "U8", 2: "U16", 4: "U32"}
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A tensor of a file: its bits as integers, and the format that its dtype names ("" for plain integers)."""
+
+    format: str
+    data: npt.NDArray[Any]
+
+    def as_format(self, name: str) -> Coded:
+        """As codes of a format: a typed tensor keeps its own, integers are taken for what is expected."""
+        return Coded(self.format or name, self.data)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFile:
+    """What a file holds."""
+
+    tensors: dict[str, Stored]
+    metadata: dict[str, str]
+
+
+def read(path: Path) -> TensorFile:
+    """The tensors and metadata of a file. Raises ``BadInput`` that names the file for whatever is wrong with it."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    try:
+        entries = safetensors.deserialize(raw)
+    except safetensors.SafetensorError as error:
+        raise BadInput(f"{path} is not a whole safetensors file ({len(raw)} bytes): {error}") from error
+    header = json.loads(raw[8 : 8 + struct.unpack("<Q", raw[:8])[0]])
+    tensors = {name: _stored(path, name, entry) for name, entry in entries}
+    return TensorFile(tensors, dict(header.get("__metadata__", {})))
+
+
+def _stored(path: Path, name: str, entry: Mapping[str, Any]) -> Stored:
+    kind = entry["dtype"]
+    if kind in INTEGERS:
+        return Stored("", np.frombuffer(entry["data"], INTEGERS[kind]).reshape(entry["shape"]))
+    if kind not in _FORMAT_OF:
+        known = ", ".join([*INTEGERS, *_FORMAT_OF])
+        raise BadInput(f"{path}: tensor {name!r} has dtype {kind}; this version reads {known}")
+    fmt = format_named(_FORMAT_OF[kind])
+    return Stored(fmt.name, np.frombuffer(entry["data"], fmt.storage).reshape(entry["shape"]))
+
+
+def write(path: Path, tensors: Mapping[str, Coded], metadata: Mapping[str, Any], *, typed: bool) -> None:
+    """Write a file, whole or not at all. ``typed`` gives tensors their format's dtype, else they are plain integers.
+
+    The bytes follow from the content alone, which is why this does not use the library's writer: golden files must
+    stay the same under another version of it. The library's reader checks the result in the tests.
+    """
+    header: dict[str, Any] = {"__metadata__": {"narrowgauge": json.dumps(metadata, sort_keys=True)}}
+    body = bytearray()
+    # Wide elements first, so that every tensor is aligned to its element size without padding.
+    for name in sorted(tensors, key=lambda n: (-tensors[n].data.dtype.itemsize, n)):
+        fmt, data = format_named(tensors[name].format), np.ascontiguousarray(tensors[name].codes)
+        kind = fmt.safetensors if typed else _UNSIGNED[data.dtype.itemsize]
+        header[name] = {"dtype": kind, "shape": list(data.shape), "data_offsets": [len(body), len(body) + data.nbytes]}
+        body += data.tobytes()
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    write_whole(path, struct.pack("<Q", len(text)) + text + body)
+
+
+def metadata_of(file: TensorFile, path: Path) -> dict[str, Any]:
+    """The metadata that ``write`` stored. Raises ``BadInput`` for a file of somebody else."""
+    try:
+        found: dict[str, Any] = json.loads(file.metadata["narrowgauge"])
+    except (KeyError, ValueError) as error:
+        raise BadInput(
+            f"{path} was not written by narrowgauge: its metadata has no readable 'narrowgauge' entry"
+        ) from error
+    return found
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put a file in place in one step, so that nobody ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

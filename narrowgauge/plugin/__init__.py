@@ -1,0 +1,67 @@
+"""The pytest plugin (entry point ``pytest11``). It does nothing in a pytest run that collects none of our suites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from narrowgauge.contracts.errors import NarrowgaugeError
+from narrowgauge.plugin import options
+from narrowgauge.plugin.cells import Bench, bench_of, is_ours
+from narrowgauge.plugin.recording import Recorder
+
+RECORDER = "narrowgauge-recorder"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    options.add(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not options.is_our_configuration(config):
+        return
+    options.load_hypothesis_profile()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config), RECORDER)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    if not options.is_our_configuration(config):
+        return []
+    return [f"narrowgauge: depth {config.option.narrowgauge_depth}, kernels {options.kernels_text(config)}"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse to run our suites under somebody else's configuration: a typing error in -m would select nothing."""
+    if any(is_ours(item) for item in items) and not options.is_our_configuration(config):
+        raise pytest.UsageError(
+            f"these are narrowgauge's suites, but the configuration in force is {config.inipath or 'none'}; "
+            "run 'narrowgauge test', or pass '-c' with the path of narrowgauge's pytest.toml"
+        )
+
+
+@pytest.fixture
+def judge_cell(request: pytest.FixtureRequest) -> Any:
+    """Run, judge and record one cell of the plan; fails or skips the test by its verdict."""
+    return bench_of(request.config).cell(request.node)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Hand what the children said of themselves to the controller, and end them."""
+    bench: Bench | None = session.config.stash.get(Bench.KEY, None)
+    try:
+        if bench is not None:
+            handed = getattr(session.config, "workeroutput", None)
+            if handed is not None:
+                handed["narrowgauge_devices"] = bench.run.known_facts
+            else:
+                recorder: Recorder | None = session.config.pluginmanager.get_plugin(RECORDER)
+                if recorder is not None:
+                    recorder.devices.update(bench.run.known_facts)
+            bench.run.close()
+        return (yield)
+    except NarrowgaugeError as error:
+        raise pytest.UsageError(str(error)) from None

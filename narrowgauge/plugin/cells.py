@@ -1,0 +1,101 @@
+"""Parametrize tests by the plan, run one cell, and pass its ledger row on with the test's report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import narrowgauge.suites
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import NarrowgaugeError
+from narrowgauge.plugin import allure_report
+from narrowgauge.plugin.options import run_of
+from narrowgauge.reference.expected import Expected
+from narrowgauge.suites.judging import Judged, not_run, run_cell, waived
+from narrowgauge.suites.planning import Planned
+from narrowgauge.suites.run import Run
+
+#: the name under which a ledger row travels with a report
+ROW = "narrowgauge_row"
+SUITES = Path(narrowgauge.suites.__file__).parent
+
+
+def is_ours(item: pytest.Item) -> bool:
+    """Whether a test is one of the suites', reached by whatever path."""
+    return SUITES.resolve() in item.path.resolve().parents
+
+
+class Bench:
+    """A run, for one pytest process."""
+
+    KEY: ClassVar[pytest.StashKey[Any]] = pytest.StashKey()
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.hung: dict[tuple[str, str], str] = {}  #: kernel and target of a call that never ended, and its case
+
+    def cell(self, item: pytest.Item) -> Callable[..., None]:
+        """The function that a test calls with its cell and inputs."""
+
+        def judge(planned: Planned, x: Coded, want: Expected | None = None) -> None:
+            conclude(item, self.judged(planned, x, want))
+
+        return judge
+
+    def judged(self, planned: Planned, x: Coded, want: Expected | None = None) -> Judged:
+        """Run and judge a cell, after waivers."""
+        place = (planned.plugged.kernel.name, planned.device.target)
+        if place in self.hung:
+            return not_run(planned, f"not tried again: it hung in case {self.hung[place]}")
+        judged = run_cell(planned, x, want, self.run.timeout)
+        if judged.row.outcome == "hung":
+            self.hung[place] = planned.case
+        if judged.row.result == "not_executed":
+            return judged
+        versions = self.run.facts(planned.device)["versions"]
+        return waived(judged, self.run.waivers, versions)
+
+
+def bench_of(config: pytest.Config) -> Bench:
+    """This process's bench. A plug-in that does not load is a usage error, not a traceback."""
+    bench: Bench | None = config.stash.get(Bench.KEY, None)
+    if bench is None:
+        bench = config.stash[Bench.KEY] = Bench(run_of(config))
+    return bench
+
+
+def parametrize(metafunc: pytest.Metafunc, cells: Callable[[Run], Sequence[Planned]]) -> None:
+    """Make one test of each cell, under the cell's id and markers."""
+    if "planned" not in metafunc.fixturenames:
+        return
+    try:
+        planned = cells(bench_of(metafunc.config).run)
+    except NarrowgaugeError as error:
+        raise pytest.UsageError(str(error)) from None
+    params = [pytest.param(p, id=p.id, marks=[getattr(pytest.mark, m) for m in p.markers]) for p in planned]
+    metafunc.parametrize("planned", params)
+
+
+def record(item: pytest.Item, judged: Judged) -> None:
+    """Attach the row to the test's report, under the test's own id, and to Allure if it is there."""
+    data = judged.row.to_json() | {"id": item.nodeid}
+    item.user_properties.append((ROW, json.dumps(data)))
+    allure_report.attach(judged)
+
+
+def conclude(item: pytest.Item, judged: Judged) -> None:
+    """Record a cell and end its test by the verdict."""
+    record(item, judged)
+    match judged.row.result:
+        case "failed":
+            pytest.fail(judged.message or judged.row.reason, pytrace=False)
+        case "not_executed":
+            pytest.skip(f"not executed: {judged.row.reason}")
+        case "waived":
+            pytest.xfail(f"waived: {judged.row.reason} ({judged.row.waiver})")
+        case "disputed":
+            pytest.xfail(f"disputed: {judged.message}")

@@ -1,0 +1,97 @@
+"""The options of the plugin, and what follows from them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from narrowgauge.golden.manifest import VECTORS
+from narrowgauge.reference.inputs import DEPTHS
+from narrowgauge.suites.run import Run
+
+#: where a run leaves its ledger, unless told otherwise
+OUT = Path(".narrowgauge")
+
+
+def add(parser: pytest.Parser) -> None:
+    """Register options and the ini key that marks a configuration as ours."""
+    parser.addini("narrowgauge_ini", "set to 'suite' in the configuration that narrowgauge's suites need", default="")
+    group = parser.getgroup("narrowgauge", "narrowgauge: conformance of low-precision kernels")
+    group.addoption(
+        "--kernels", action="append", default=[], metavar="FILE", dest="narrowgauge_kernels",
+        help="Python file (or dotted module) with @narrowgauge.kernel functions; may be given several times",
+    )  # fmt: skip
+    group.addoption(
+        "--device", action="append", default=[], metavar="ID", dest="narrowgauge_devices",
+        help="run only on this device ('narrowgauge devices' lists them); may be given several times",
+    )  # fmt: skip
+    group.addoption(
+        "--waivers", action="append", default=[], metavar="FILE", type=Path, dest="narrowgauge_waivers",
+        help="TOML file of known failures, besides the suite's own; may be given several times",
+    )  # fmt: skip
+    group.addoption(
+        "--golden", default=VECTORS, metavar="DIR", type=Path, dest="narrowgauge_golden",
+        help="folder of golden vectors (default: those that come with the suite)",
+    )  # fmt: skip
+    group.addoption(
+        "--depth", choices=DEPTHS, default="smoke", dest="narrowgauge_depth",
+        help="how much of the input space to walk (default: smoke)",
+    )  # fmt: skip
+    group.addoption(
+        "--kernel-timeout", type=float, default=60.0, metavar="SECONDS", dest="narrowgauge_timeout",
+        help="how long one call of a kernel may take before its process is killed (default: 60)",
+    )  # fmt: skip
+    group.addoption(
+        "--require-verified", action="store_true", dest="narrowgauge_require_verified",
+        help="with -m fnuz: exit with 6 if a path was not executed on, or for, an FNUZ target",
+    )  # fmt: skip
+    group.addoption(
+        "--out", default=OUT, metavar="DIR", type=Path, dest="narrowgauge_out",
+        help=f"where the ledger goes (default: {OUT})",
+    )  # fmt: skip
+
+
+def is_our_configuration(config: pytest.Config) -> bool:
+    """Whether the ini file in force is the suite's own."""
+    return bool(config.getini("narrowgauge_ini") == "suite")
+
+
+def load_hypothesis_profile() -> None:
+    """Choose how hypothesis searches, by HYPOTHESIS_PROFILE: dev, ci or nightly.
+
+    Left alone, hypothesis derandomizes itself wherever CI is set, and a nightly run would look at the same examples
+    for ever. Deadlines are off: a first call compiles.
+    """
+    from hypothesis import settings
+
+    settings.register_profile("dev", max_examples=25, deadline=None)
+    settings.register_profile("ci", max_examples=25, deadline=None, derandomize=True, print_blob=True)
+    settings.register_profile("nightly", max_examples=1000, deadline=None, derandomize=False, print_blob=True)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def kernels_text(config: pytest.Config) -> str:
+    """For the header: what was plugged in."""
+    plugged: list[str] = config.option.narrowgauge_kernels
+    return f"{', '.join(plugged)} and the suite's own" if plugged else "the suite's own"
+
+
+def run_of(config: pytest.Config) -> Run:
+    """The run that the options describe."""
+    option = config.option
+    return Run(
+        origins=option.narrowgauge_kernels,
+        device_names=option.narrowgauge_devices,
+        waiver_files=option.narrowgauge_waivers,
+        golden=option.narrowgauge_golden,
+        depth=option.narrowgauge_depth,
+        timeout=option.narrowgauge_timeout,
+    )
+
+
+def asks_for_fnuz(config: pytest.Config) -> bool:
+    """Whether -m selects the FNUZ paths, and with that asks the porting question."""
+    words = config.option.markexpr.replace("(", " ").replace(")", " ").split()
+    return any(word == "fnuz" and (place == 0 or words[place - 1] != "not") for place, word in enumerate(words))

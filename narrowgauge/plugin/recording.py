@@ -1,0 +1,91 @@
+"""Collect ledger rows in the process that owns the run, write the ledger, and print what it says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from narrowgauge.ci.ledger import Ledger, Row
+from narrowgauge.contracts.verdict import Exit
+from narrowgauge.golden.manifest import NAME
+from narrowgauge.plugin import options
+from narrowgauge.plugin.cells import ROW
+from narrowgauge.plugin.porting import port_verdict
+from narrowgauge.plugin.tables import summary
+
+#: test functions of this name prefix hold cells of the plan; the suite's tests of itself have none
+CELL = "::test_cell"
+
+
+class Recorder:
+    """Lives in the controller under xdist, in the only process without it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.plan: set[str] = set()
+        self.rows: dict[str, Row] = {}
+        self.devices: dict[str, dict[str, Any]] = {}
+
+    # --- the plan ---
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.plan |= {item.nodeid for item in session.items if CELL in item.nodeid}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        self.plan |= {i for i in ids if CELL in i}
+
+    # --- results ---
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == ROW:
+                row = Row.from_json(json.loads(str(value)))
+                self.rows[row.id] = row
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        self.devices |= getattr(node, "workeroutput", {}).get("narrowgauge_devices", {})
+
+    # --- the end ---
+
+    @property
+    def ledger(self) -> Ledger:
+        option = self.config.option
+        manifest = option.narrowgauge_golden / NAME
+        return Ledger(
+            plan=sorted(self.plan),
+            rows=list(self.rows.values()),
+            devices=self.devices,
+            options={
+                "kernels": option.narrowgauge_kernels,
+                "devices": option.narrowgauge_devices,
+                "depth": option.narrowgauge_depth,
+                "markers": option.markexpr,
+                "keyword": option.keyword,
+            },
+            golden=hashlib.sha256(manifest.read_bytes()).hexdigest() if manifest.exists() else "",
+        )
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if not self.plan or self.config.option.collectonly:
+            return
+        self.ledger.write(self.config.option.narrowgauge_out / "ledger.json")
+        asked = options.asks_for_fnuz(self.config) and self.config.option.narrowgauge_require_verified
+        if asked and session.exitstatus == Exit.OK and port_verdict(self.ledger).state != "READY":
+            session.exitstatus = Exit.UNKNOWN
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.plan or self.config.option.collectonly:
+            return
+        ledger = self.ledger
+        terminalreporter.section("narrowgauge")
+        width = terminalreporter._tw.fullwidth
+        terminalreporter.write(summary(ledger, width, colour=terminalreporter.hasmarkup))
+        if options.asks_for_fnuz(self.config):
+            terminalreporter.write_line(port_verdict(ledger).text, bold=True)
+        terminalreporter.write_line(f"ledger: {self.config.option.narrowgauge_out / 'ledger.json'}")

@@ -1,0 +1,78 @@
+"""The failure message: what is wrong, how much of it, where, by whose word, and how to see it oneself."""
+
+from __future__ import annotations
+
+from narrowgauge.contracts.verdict import Explanation, Verdict
+from narrowgauge.reference.faults.registry import fault_named
+
+#: how many faults of an indistinguishable set are spelled out
+SPELLED_OUT = 4
+
+
+def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
+    """The whole message. ``subject`` names the kernel, formats, case and target."""
+    parts = [_headline(verdict, subject), *_reasons(verdict), f"breaks: {verdict.breaks}", _count(verdict)]
+    parts += [_table(verdict), f"claim: {verdict.claim}", f"authority: {verdict.authority}"]
+    if script:
+        parts.append("see it without narrowgauge:\n" + "\n".join(f"    {line}" for line in script.splitlines()))
+    return "\n".join(part for part in parts if part)
+
+
+def code_of(verdict: Verdict) -> str:
+    """The word in brackets that stands first: the family of the fault."""
+    if verdict.malformed:
+        return "FORM"
+    if not verdict.explanations:
+        return "UNEXPLAINED"
+    return fault_named(verdict.explanations[0].faults[0].split(" + ")[0]).code
+
+
+def _headline(verdict: Verdict, subject: str) -> str:
+    word = "disputed" if verdict.result == "disputed" else "wrong"
+    if verdict.malformed:
+        return f"[FORM] {subject}: {'; '.join(verdict.malformed)}"
+    if not verdict.explanations:
+        return f"[UNEXPLAINED] {subject}: {word}, and no known fault accounts for any of it"
+    best = verdict.explanations[0]
+    name = best.faults[0] if len(best.faults) == 1 else f"one of {', '.join(best.faults[:SPELLED_OUT])}"
+    extra = len(best.faults) - SPELLED_OUT
+    name += f" and {extra} more" if extra > 0 else ""
+    how = "" if best.complete else f" explains {best.explained} of {verdict.differing}, leaves {best.left} differing"
+    return f"[{code_of(verdict)}] {subject}: {name}{how}"
+
+
+def _reasons(verdict: Verdict) -> list[str]:
+    lines = []
+    for explanation in verdict.explanations[:1]:
+        for name in explanation.faults[:SPELLED_OUT]:
+            for single in name.split(" + "):
+                fault = fault_named(single)
+                seen = f" (seen in {', '.join(fault.reports)})" if fault.reports else ""
+                lines.append(f"  {single}: {fault.cause}{seen}")
+        if explanation.separated_by:
+            lines.append(f"  told apart by: {explanation.separated_by}")
+    lines += [f"  next best: {_short(e)}" for e in verdict.explanations[1:]]
+    return list(dict.fromkeys(lines))
+
+
+def _short(explanation: Explanation) -> str:
+    return f"{', '.join(explanation.faults)} explains {explanation.explained}, leaves {explanation.left}"
+
+
+def _count(verdict: Verdict) -> str:
+    if not verdict.differing:
+        return ""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in verdict.differences.items())
+    return f"differing: {verdict.differing} of {verdict.elements} elements ({kinds})"
+
+
+def _table(verdict: Verdict) -> str:
+    if not verdict.mismatches:
+        return ""
+    rows = [("output", "kind", "input", "got", "want")]
+    rows += [
+        (f"{m.output}[{', '.join(map(str, m.index))}]", m.kind, m.input, m.got, m.want) for m in verdict.mismatches
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)

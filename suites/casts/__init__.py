@@ -1,0 +1,1 @@
+"""Casts: one value in one format becomes a code of another."""

@@ -1,0 +1,66 @@
+"""Every cast kernel on every device: structured inputs, golden vectors, and inputs that hypothesis looks for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.formats import as_codes, format_named
+from narrowgauge.golden.families import as_case, family_of
+from narrowgauge.golden.manifest import load
+from narrowgauge.plugin.cells import bench_of, conclude, parametrize
+from narrowgauge.reference.inputs import case_named
+from narrowgauge.suites.judging import Judged
+from narrowgauge.suites.planning import Planned, has_vectors, plan_cases, plan_one
+from narrowgauge.suites.run import Run
+
+GOLDEN, PROPERTY = "golden", "property"
+BATCH = 64  #: elements of one generated input
+
+
+def cells(run: Run, test: str) -> list[Planned]:
+    if test == "test_cell":
+        return plan_cases(run.kernels, run.devices, "cast", run.depth)
+    found = plan_one(run.kernels, run.devices, "cast", GOLDEN if "golden" in test else PROPERTY)
+    return [p for p in found if test != "test_cell_golden" or has_vectors(p)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc, lambda run: cells(run, metafunc.function.__name__))
+
+
+def test_cell(planned, judge_cell):
+    """Every tie, boundary and special; the whole space of 16-bit sources."""
+    judge_cell(planned, case_named(planned.case).make(planned.claim))
+
+
+def test_cell_golden(planned, judge_cell, request):
+    """The stored vectors: expected codes come from the file, not from the reference."""
+    family = family_of(planned.claim)
+    tensors = load(family, bench_of(request.config).run.golden)
+    judge_cell(planned, *as_case(family, planned.claim, tensors))
+
+
+def test_cell_property(planned, request):
+    """Codes that hypothesis draws, and shrinks when it finds a wrong one."""
+    bench, source = bench_of(request.config), planned.claim.source
+    judged: list[Judged] = []
+    # Half of what is drawn lies at a tie, a boundary or a special: elsewhere a wrong cast is right.
+    edges = st.sampled_from(case_named("edges").make(planned.claim).data.tolist())
+    codes = st.one_of(edges, st.integers(0, format_named(source).code_count - 1))
+
+    @given(st.lists(codes, min_size=1, max_size=BATCH))
+    def hold(drawn: list[int]) -> None:
+        judged.append(bench.judged(planned, Coded(source, as_codes(source, drawn))))
+        assert judged[-1].row.result in ("passed", "not_executed")
+
+    # The last judgement is that of the shrunk input, and says more than the assertion; an unstable kernel's is as good.
+    try:
+        hold()
+    except (AssertionError, Flaky):
+        if not judged:
+            raise
+    conclude(request.node, judged[-1])

@@ -1,0 +1,120 @@
+"""Run one cell of the plan and make its ledger row and message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from narrowgauge.ci.ledger import Row
+from narrowgauge.ci.waivers import Waiver
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.operations import Cast, Observe
+from narrowgauge.contracts.outcome import Outcome
+from narrowgauge.contracts.verdict import Verdict
+from narrowgauge.reference.expected import Expected, expected
+from narrowgauge.reference.judge import judge
+from narrowgauge.reference.message import failure_message
+from narrowgauge.reference.portrait import portrait
+from narrowgauge.suites.planning import Planned
+from narrowgauge.suites.scripts import standalone
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A ledger row with what goes beside it: the message, the script, and the codes that went in and came out."""
+
+    row: Row
+    message: str = ""
+    script: str = ""
+    x: Coded | None = None
+    outputs: dict[str, Coded] | None = None
+
+
+def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: float = 60.0) -> Judged:
+    """Run a kernel on ``x`` and judge what comes back, against the reference or against ``want``."""
+    if planned.hindrance:
+        return not_run(planned, planned.hindrance)
+    outcome = planned.device.run(planned.plugged, planned.claim, x, timeout)
+    if outcome.kind == "not_executed":
+        return Judged(_row(planned, outcome, result="not_executed", reason=outcome.reason))
+    if outcome.kind != "returned":
+        reason = f"{outcome.kind}: {outcome.reason}"
+        said = f"\nthe process said last:\n{outcome.said}" if outcome.said else ""
+        message = f"[{outcome.kind.upper()}] {planned.subject}: {outcome.reason}{said}"
+        return Judged(_row(planned, outcome, result="failed", reason=reason, breaks="its own claim"), message, x=x)
+    verdict = judge(planned.claim, x, outcome.outputs, outcome.malformed, want)
+    return _judged(planned, x, want, outcome, verdict)
+
+
+def not_run(planned: Planned, reason: str) -> Judged:
+    """The row of a cell that was not tried."""
+    return Judged(_row(planned, Outcome("not_executed"), result="not_executed", reason=reason))
+
+
+def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome, verdict: Verdict) -> Judged:
+    row = _row(planned, outcome, result=verdict.result, verdict=verdict)
+    if planned.claim.operation == Cast.operation and not verdict.malformed and outcome.outputs["codes"].well_formed:
+        row = replace(row, portrait=portrait(x, outcome.outputs["codes"]))
+    if verdict.result == "passed":
+        return Judged(row, x=x, outputs=outcome.outputs)
+    script = ""
+    if not isinstance(planned.claim.contract, Observe):
+        rightly = want or expected(planned.claim, x)
+        script = standalone(planned.plugged, planned.claim, planned.device.target, x, rightly, verdict)
+    message = failure_message(verdict, planned.subject, script)
+    return Judged(row, message, script, x, outcome.outputs)
+
+
+def _row(planned: Planned, outcome: Outcome, *, verdict: Verdict | None = None, **values: object) -> Row:
+    kernel, claim = planned.plugged.kernel, planned.claim
+    row = Row(
+        id=planned.id,
+        operation=claim.operation,
+        rule=claim.rule,
+        source=claim.source,
+        format=claim.format,
+        case=planned.case,
+        kernel=kernel.name,
+        owner=kernel.owner,
+        own=planned.plugged.own,
+        target=planned.device.target,
+        device=planned.device.id,
+        how=planned.device.how,
+        claim=str(claim),
+        backend=kernel.backend,
+        distribution=planned.plugged.distribution,
+        outcome=outcome.kind,
+        seconds=round(outcome.seconds, 4),
+        result="not_executed",
+    )
+    if verdict is not None:
+        best = verdict.explanations[0] if verdict.explanations else None
+        row = replace(
+            row,
+            authority=verdict.authority,
+            breaks=verdict.breaks,
+            elements=verdict.elements,
+            differences=verdict.differences,
+            faults=best.faults if best else (),
+            explained=best.explained if best else 0,
+            left=best.left if best else verdict.differing,
+            explanations=verdict.explanations,
+            mismatches=verdict.mismatches,
+            malformed=verdict.malformed,
+            reason=verdict.reason or "; ".join(verdict.malformed),
+            digest=verdict.digest,
+        )
+    return replace(row, **values)  # type: ignore[arg-type]
+
+
+def waived(judged: Judged, waivers: Sequence[Waiver], versions: dict[str, str]) -> Judged:
+    """The same after the waivers: a failure that one covers is waived, a success that one covers is an error."""
+    row = judged.row
+    for waiver in waivers:
+        if not waiver.covers(row.id, row.kernel, row.target, versions):
+            continue
+        if row.result == "failed":
+            return replace(judged, row=replace(row, result="waived", waiver=waiver.link, reason=waiver.reason))
+        stale = f"the waiver for {waiver.kernel} on {waiver.target} ({waiver.link}) is stale: this case passes now"
+        return replace(judged, row=replace(row, result="failed", reason=stale), message=f"[STALE-WAIVER] {stale}")
+    return judged

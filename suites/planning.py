@@ -1,0 +1,135 @@
+"""The plan of a run: which kernel, claim and case goes to which device, decided before anything is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.kernels import Plugged
+from narrowgauge.contracts.operations import OPERATIONS, Claim, Observe
+from narrowgauge.devices.device import Device
+from narrowgauge.devices.targets import TARGETS
+from narrowgauge.golden.families import family_of
+from narrowgauge.reference.inputs import CASES, DEPTHS, Depth
+from narrowgauge.reference.judge import check_claim
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One cell of the plan. ``case`` names an input set, or a golden family, or "property"."""
+
+    plugged: Plugged
+    claim: Claim
+    case: str
+    device: Device
+
+    def __repr__(self) -> str:  # Allure makes a test's identity from it
+        return self.id
+
+    @property
+    def id(self) -> str:
+        """source-format-case-kernel-target: stable, and free of host, worker and device index."""
+        names = (self.claim.source, self.claim.format, self.case, self.plugged.kernel.name, self.device.target)
+        return "-".join(names)
+
+    @property
+    def subject(self) -> str:
+        """The same in the words of a message."""
+        return (
+            f"{self.plugged.kernel.name} ({self.claim.source} to {self.claim.format}) "
+            f"on {self.device.target}, case {self.case}"
+        )
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Names of the pytest markers of this cell."""
+        names = [OPERATIONS[self.claim.operation], *format_named(self.claim.format).markers]
+        if self.device.emulates:
+            names.append("emulated")
+        elif self.device.target in TARGETS:
+            names.append("gpu")
+        if self.case == "every_code":
+            names.append("exhaustive")
+        return tuple(names)
+
+    @property
+    def hindrance(self) -> str:
+        """Why this cell cannot be executed, known before trying; "" if nothing is known."""
+        target = TARGETS.get(self.device.emulates or self.device.target)
+        native = self.plugged.kernel.conversion == "native" and self.plugged.kernel.backend == "triton"
+        if native and target is not None and self.claim.format not in target.triton:
+            return f"{target.name} has no conversion to {self.claim.format}, in hardware or in Triton"
+        return ""
+
+
+def runs_on(plugged: Plugged, device: Device) -> bool:
+    """Whether a kernel is meant to run on a device at all."""
+    kernel = plugged.kernel
+    if kernel.canary:
+        return device.how == "interpreted"
+    if device.how == "interpreted":
+        return kernel.backend == "triton" and kernel.conversion == "soft"
+    if device.emulates:
+        return kernel.backend == "triton"
+    if device.target == "host":
+        return kernel.backend != "triton"
+    return kernel.backend != "numpy"
+
+
+def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation: str, depth: Depth) -> list[Planned]:
+    """Every cell of an operation: each claim on each device it is for, with each case of the depth."""
+    reached = DEPTHS[: DEPTHS.index(depth) + 1]
+    cases = [c for c in CASES if c.operation == operation and c.depth in reached]
+    planned = []
+    for plugged, claim, device in _places(kernels, devices, operation):
+        names = [c.name for c in cases if c.applies(claim)]
+        # Until an emulator executes, one case says all there is to say.
+        planned += [Planned(plugged, claim, name, device) for name in (names[:1] if device.emulates else names)]
+    return planned
+
+
+def plan_one(kernels: Iterable[Plugged], devices: Sequence[Device], operation: str, case: str) -> list[Planned]:
+    """One cell for each claim on each device that executes: for tests that bring their own inputs."""
+    return [
+        Planned(plugged, claim, case, device)
+        for plugged, claim, device in _places(kernels, devices, operation)
+        if not device.emulates and not plugged.kernel.canary
+    ]
+
+
+def _places(
+    kernels: Iterable[Plugged], devices: Sequence[Device], operation: str
+) -> Iterator[tuple[Plugged, Claim, Device]]:
+    for plugged in kernels:
+        for claim in plugged.kernel.claims:
+            if claim.operation == operation:
+                for device in one_per_target(devices):
+                    if runs_on(plugged, device):
+                        yield plugged, claim, device
+
+
+def has_vectors(planned: Planned) -> bool:
+    """Whether golden vectors hold for a cell's claim."""
+    return not isinstance(planned.claim.contract, Observe) and family_of(planned.claim) is not None
+
+
+def one_per_target(devices: Sequence[Device]) -> list[Device]:
+    """The first device of each target: two equal GPUs give the same answers under the same names."""
+    return list({device.target: device for device in reversed(devices)}.values())[::-1]
+
+
+def check_kernels(kernels: Sequence[Plugged]) -> None:
+    """Raise ``BadInput`` for claims that cannot be, and for two kernels of one name."""
+    seen: dict[str, str] = {}
+    for plugged in kernels:
+        name = plugged.kernel.name
+        if name in seen:
+            raise BadInput(f"two kernels are named {name!r}: one in {seen[name]}, one in {plugged.origin}; rename one")
+        seen[name] = plugged.origin
+        for claim in plugged.kernel.claims:
+            try:
+                check_claim(claim)
+            except BadInput as error:
+                raise BadInput(f"kernel {name!r} in {plugged.origin}: {error}") from None

@@ -1,0 +1,1 @@
+"""What holds a run together on machines without the hardware: the emulated driver, the interpreter."""

@@ -1,0 +1,1 @@
+"""Quantizers: a matrix becomes codes and scales."""

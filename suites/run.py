@@ -1,0 +1,93 @@
+"""Everything a run of the suites knows: options, devices, kernels, waivers. One per process; devices start lazily."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from narrowgauge.ci import waivers
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.kernels import Plugged
+from narrowgauge.devices.device import RUN, Device
+from narrowgauge.devices.discovery import default_devices, device_named, has_triton, host, interpreter
+from narrowgauge.golden.manifest import VECTORS
+from narrowgauge.kernels_under_test import MODULES
+from narrowgauge.reference.inputs import Depth
+from narrowgauge.suites.planning import check_kernels
+
+ENTRY_POINTS = "narrowgauge.kernels"
+
+
+@dataclass
+class Run:
+    """A run of the suites. ``origins`` are plug-in files or modules, besides the suite's own and installed ones."""
+
+    origins: Sequence[str] = ()
+    device_names: Sequence[str] = ()
+    waiver_files: Sequence[Path] = ()
+    golden: Path = VECTORS
+    depth: Depth = "smoke"
+    timeout: float = RUN
+    _facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @cached_property
+    def devices(self) -> list[Device]:
+        """The devices of this run. Raises ``BadInput`` for one that does not exist."""
+        return [device_named(name) for name in self.device_names] if self.device_names else default_devices()
+
+    @cached_property
+    def kernels(self) -> list[Plugged]:
+        """The user's kernels, then the suite's own. Raises ``BadInput`` for a file that does not load."""
+        installed = [entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)]
+        chosen = [_absolute(origin) for origin in dict.fromkeys([*self.origins, *installed])]
+        own = [module for module, needs in MODULES.items() if all(map(importlib.util.find_spec, needs))]
+        kernels = [p for origin in [*chosen, *own] for p in self._loader.describe(origin)]
+        check_kernels(kernels)
+        return kernels
+
+    @cached_property
+    def waivers(self) -> list[waivers.Waiver]:
+        """The suite's own waivers and the user's."""
+        return waivers.load([waivers.OWN, *self.waiver_files])
+
+    def facts(self, device: Device) -> dict[str, Any]:
+        """What a device's child says of its surroundings, asked once."""
+        if device.id not in self._facts:
+            self._facts[device.id] = device.facts() | {"device": device.id, "how": device.how, "note": device.note}
+        return self._facts[device.id]
+
+    @property
+    def known_facts(self) -> dict[str, dict[str, Any]]:
+        """Facts of the devices that were asked, by target."""
+        return {device.target: self._facts[device.id] for device in self.devices if device.id in self._facts}
+
+    def close(self) -> None:
+        """End every child."""
+        if "devices" in self.__dict__:
+            for device in self.devices:
+                device.close()
+            self._loader.close()
+
+    @cached_property
+    def _loader(self) -> Device:
+        """Where plug-ins are described: Triton's decorators work without a driver only when interpreting."""
+        suited = interpreter() if has_triton() else host()
+        return next((d for d in self.devices if d.id == suited.id), suited)
+
+
+def _absolute(origin: str) -> str:
+    """A path made absolute; a dotted module name as it is."""
+    if not origin.endswith(".py"):
+        if os.sep in origin or Path(origin).exists():
+            raise BadInput(f"kernels {origin!r}: expected a Python file (.py) or a dotted module name")
+        return origin
+    path = Path(origin).absolute()
+    if not path.is_file():
+        raise BadInput(f"kernels {origin!r}: no such file ({path})")
+    return str(path)

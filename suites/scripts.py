@@ -1,0 +1,86 @@
+"""A standalone script that shows one mismatch with numpy, the library or the owner's file, and nothing of ours."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.kernels import Plugged
+from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.verdict import Verdict
+from narrowgauge.reference.expected import Expected
+
+#: how many elements of a cast, and how wide a row of a quantizer, a script holds
+ELEMENTS, WIDEST_ROW = 4, 1024
+
+
+def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expected, verdict: Verdict) -> str:
+    """The script, or "" where there is no mismatch to show or its row is too wide to print."""
+    if not verdict.mismatches:
+        return ""
+    indices = list(dict.fromkeys(m.index for m in verdict.mismatches))
+    if x.data.ndim == 2:
+        if x.shape[1] > WIDEST_ROW:
+            return ""
+        rows = np.array([indices[0][0]])
+        part, expected = x.take(rows).data, {name: want[name].low.take(rows).data for name in want}
+    else:
+        chosen = tuple(np.array(axis) for axis in zip(*indices[:ELEMENTS], strict=True))
+        part, expected = x.data[chosen], {name: want[name].low.data[chosen] for name in want}
+    lines = [f"# {plugged.kernel.name}: {claim} on {target}"]
+    if target == "interpreter":
+        lines.append('import os; os.environ["TRITON_INTERPRET"] = "1"')
+    lines += _imports(plugged)
+    lines += _input(plugged, claim.source, part)
+    lines += _call(plugged, claim)
+    lines += [_print(plugged, name, expected[name], claim.outputs[name]) for name in expected]
+    return "\n".join(lines)
+
+
+def _imports(plugged: Plugged) -> list[str]:
+    lines = [f"import numpy as np, {'ml_dtypes' if plugged.kernel.backend == 'numpy' else 'torch'}"]
+    if plugged.kernel.expression:
+        return lines
+    name = plugged.kernel.name
+    if not plugged.origin.endswith(".py"):
+        return [*lines, f"from {plugged.origin} import {name}"]
+    folder = str(Path(plugged.origin).parent)
+    return [
+        *lines,
+        f"import runpy, sys; sys.path.insert(0, {folder!r})",
+        f"{name} = runpy.run_path({plugged.origin!r})[{name!r}]",
+    ]
+
+
+def _input(plugged: Plugged, source: str, part: npt.NDArray[Any]) -> list[str]:
+    storage = format_named(source).storage
+    text = '"' + '"\n    "'.join(textwrap.wrap(part.astype(storage).tobytes().hex(), 96)) + '"'
+    lines = [f'bits = np.frombuffer(bytes.fromhex(\n    {text}), "{storage.str}").reshape({list(part.shape)}).copy()']
+    if plugged.kernel.backend == "numpy":
+        kind = f"np.{source}" if source in ("float32", "float16") else f"ml_dtypes.{source}"
+        return [*lines, f"x = bits.view({kind})"]
+    place = '.to("cuda" if torch.cuda.is_available() else "cpu")'
+    return [*lines, f"x = torch.from_numpy(bits).view(torch.{source}){place}"]
+
+
+def _call(plugged: Plugged, claim: Claim) -> list[str]:
+    expression = plugged.kernel.expression.replace("{format}", claim.format)
+    names = list(claim.outputs)
+    return [
+        f"out = {expression or f'{plugged.kernel.name}(x, {claim.format!r})'}",
+        f"out = out if isinstance(out, dict) else dict(zip({names}, out if isinstance(out, tuple) else [out]))",
+    ]
+
+
+def _print(plugged: Plugged, name: str, want: npt.NDArray[Any], format_name: str) -> str:
+    storage = format_named(format_name).storage
+    codes = f'.view("{storage.str}")'
+    if plugged.kernel.backend != "numpy":
+        codes = f".cpu().view(torch.uint{8 * storage.itemsize}).numpy()"
+    return f'print("{name}: got", out["{name}"]{codes}.tolist(), "want", {want.tolist()})'
