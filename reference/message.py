@@ -22,6 +22,8 @@ def code_of(verdict: Verdict) -> str:
     """The word in brackets that stands first: the family of the fault."""
     if verdict.malformed:
         return "FORM"
+    if "not_a_code" in verdict.differences:
+        return "NOT-A-CODE"
     if not verdict.explanations:
         return "UNEXPLAINED"
     return fault_named(verdict.explanations[0].faults[0].split(" + ")[0]).code
@@ -31,6 +33,8 @@ def _headline(verdict: Verdict, subject: str) -> str:
     word = "disputed" if verdict.result == "disputed" else "wrong"
     if verdict.malformed:
         return f"[FORM] {subject}: {'; '.join(verdict.malformed)}"
+    if strange := verdict.differences.get("not_a_code", 0):
+        return f"[NOT-A-CODE] {subject}: {strange} numbers that are no codes of the format"
     if not verdict.explanations:
         return f"[UNEXPLAINED] {subject}: {word}, and no known fault accounts for any of it"
     best = verdict.explanations[0]

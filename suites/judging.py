@@ -52,7 +52,7 @@ def not_run(planned: Planned, reason: str) -> Judged:
 
 
 def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome, verdict: Verdict) -> Judged:
-    row = _row(planned, outcome, result=verdict.result, verdict=verdict)
+    row = _row(planned, outcome, verdict=verdict)
     if planned.claim.operation == Cast.operation and not verdict.malformed and outcome.outputs["codes"].well_formed:
         row = replace(row, portrait=portrait(x, outcome.outputs["codes"]))
     if verdict.result == "passed":
@@ -87,24 +87,29 @@ def _row(planned: Planned, outcome: Outcome, *, verdict: Verdict | None = None, 
         seconds=round(outcome.seconds, 4),
         result="not_executed",
     )
-    if verdict is not None:
-        best = verdict.explanations[0] if verdict.explanations else None
-        row = replace(
-            row,
-            authority=verdict.authority,
-            breaks=verdict.breaks,
-            elements=verdict.elements,
-            differences=verdict.differences,
-            faults=best.faults if best else (),
-            explained=best.explained if best else 0,
-            left=best.left if best else verdict.differing,
-            explanations=verdict.explanations,
-            mismatches=verdict.mismatches,
-            malformed=verdict.malformed,
-            reason=verdict.reason or "; ".join(verdict.malformed),
-            digest=verdict.digest,
-        )
+    row = row if verdict is None else with_verdict(row, verdict)
     return replace(row, **values)  # type: ignore[arg-type]
+
+
+def with_verdict(row: Row, verdict: Verdict) -> Row:
+    """A row with what the judge found."""
+    best = verdict.explanations[0] if verdict.explanations else None
+    return replace(
+        row,
+        result=verdict.result,
+        authority=verdict.authority,
+        breaks=verdict.breaks,
+        elements=verdict.elements,
+        differences=verdict.differences,
+        faults=best.faults if best else (),
+        explained=best.explained if best else 0,
+        left=best.left if best else verdict.differing,
+        explanations=verdict.explanations,
+        mismatches=verdict.mismatches,
+        malformed=verdict.malformed,
+        reason=verdict.reason or "; ".join(verdict.malformed),
+        digest=verdict.digest,
+    )
 
 
 def waived(judged: Judged, waivers: Sequence[Waiver], versions: dict[str, str]) -> Judged:

@@ -86,7 +86,12 @@ def _why(cells: Sequence[Row]) -> str:
     if common:
         return " or ".join(common)
     told = dict.fromkeys(" or ".join(c.faults) + ("" if c.left == 0 else " (in part)") for c in wrong if c.faults)
-    return "; ".join(told) or "unexplained"
+    if told:
+        return "; ".join(told)
+    kinds: dict[str, int] = {}
+    for kind, count in (pair for c in wrong for pair in c.differences.items()):
+        kinds[kind] = kinds.get(kind, 0) + count
+    return "unexplained: " + ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
 
 
 def _edges(rows: Sequence[Row]) -> Table:

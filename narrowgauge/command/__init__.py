@@ -1,0 +1,58 @@
+"""The command ``narrowgauge``: one module per subcommand, no numerics here."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from narrowgauge.command import devices, explain, golden, inputs, judge, test
+from narrowgauge.contracts.errors import Infrastructure, NarrowgaugeError
+from narrowgauge.contracts.verdict import Exit
+from narrowgauge.version import __version__
+
+DESCRIPTION = """\
+Conformance and regression tests for low-precision numerics.
+
+A format that cannot hold a number does not raise: it saturates, flushes or turns into NaN, and the service keeps
+answering. narrowgauge compares what a kernel returns, code by code, with a bit-exact reference, and names the mistake.
+"""
+EPILOG = """\
+start here:
+  narrowgauge test                          judge torch, ml_dtypes and our Triton kernels on this machine
+  narrowgauge test --kernels my_kernels.py  judge yours (a function marked with @narrowgauge.kernel)
+  narrowgauge test -m fnuz --kernels ...    may they go to MI300?
+  narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
+  narrowgauge judge in.safetensors out.safetensors
+                                            judge any program, in any language, on any machine, from files
+  narrowgauge explain "!!!!"                from a symptom to its causes; also a format, a policy, a recipe, a fault
+
+exit codes: 0 all well, 1 something is wrong (NOT READY), 3 the machine or installation failed, 4 bad input,
+5 nothing was selected, 6 something was not executed and --require-verified was given. Every subcommand has --json.
+"""
+SUBCOMMANDS = (devices, test, inputs, judge, golden, explain)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; errors that are the user's to mend are one line, not a traceback."""
+    parser = argparse.ArgumentParser(
+        prog="narrowgauge",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"narrowgauge {__version__}")
+    subparsers = parser.add_subparsers(title="subcommands", metavar="COMMAND", required=True)
+    for module in SUBCOMMANDS:
+        module.register(subparsers)
+    parsed, rest = parser.parse_known_args(arguments)
+    if rest and not getattr(parsed, "passes_on", False):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    try:
+        return int(parsed.run(parsed, rest))
+    except NarrowgaugeError as error:
+        print(f"narrowgauge: {error}", file=sys.stderr)
+        return Exit.INFRASTRUCTURE if isinstance(error, Infrastructure) else Exit.BAD_INPUT
+    except BrokenPipeError:  # "| head" has seen enough
+        return Exit.OK

@@ -1,0 +1,64 @@
+"""``narrowgauge devices``: where kernels can run on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rich.table import Table
+
+from narrowgauge.command.shared import add_json, console, print_json
+from narrowgauge.contracts.verdict import Exit
+from narrowgauge.devices.discovery import all_devices, default_devices, gpus, has_triton
+from narrowgauge.devices.targets import TARGETS
+
+
+def register(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "devices",
+        help="where kernels can run on this machine",
+        description="Every device that --device can name: the host, Triton's interpreter, GPUs that torch sees, and "
+        "targets that Triton compiles for without hardware. A star marks those of a run that names none.",
+    )
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace, rest: list[str]) -> int:
+    chosen = {d.id for d in default_devices()}
+    rows = [
+        {
+            "id": device.id,
+            "target": device.target,
+            "how": device.how,
+            "default": device.id in chosen,
+            "hardware_formats": list(_target(device).hardware) if _target(device) else [],
+            "triton_formats": list(_target(device).triton) if _target(device) else [],
+            "note": device.note,
+        }
+        for device in all_devices()
+    ]
+    if arguments.json:
+        print_json(rows)
+        return Exit.OK
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("", "device", "target", "how", "fp8 in hardware", "fp8 in Triton", "note"):
+        table.add_column(heading)
+    for row in rows:
+        star = "*" if row["default"] else ""
+        hardware, triton = (_short(row[key]) for key in ("hardware_formats", "triton_formats"))
+        table.add_row(star, row["id"], row["target"], row["how"], hardware, triton, row["note"])
+    console().print(table)
+    if not gpus():
+        print("\nno GPU that torch sees: that is a normal case")
+    if not has_triton():
+        print("triton is not installed: Triton kernels are not executed")
+    return Exit.OK
+
+
+def _target(device: Any) -> Any:
+    return TARGETS.get(device.emulates or device.target)
+
+
+def _short(formats: Any) -> str:
+    return ", ".join(name.removeprefix("float8_") for name in formats) or "-"

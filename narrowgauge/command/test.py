@@ -1,0 +1,60 @@
+"""``narrowgauge test``: run the suites from any directory, with the suite's own configuration."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import narrowgauge
+from narrowgauge.plugin.options import OUT
+
+PACKAGE = Path(narrowgauge.__file__).parent
+
+
+def register(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "test",
+        help="judge kernels: torch's, ml_dtypes', ours, and yours with --kernels",
+        description="Runs the suites with pytest. Options not listed here go to pytest: -k, -n, -x, --depth, --device, "
+        "--waivers, --golden, --out, --kernel-timeout, --require-verified, --alluredir; 'narrowgauge test --help-all' "
+        "lists them all.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--kernels", action="append", default=[], metavar="FILE", help="a file of kernels to plug in")
+    parser.add_argument("-m", dest="markers", default="", metavar="EXPRESSION", help="markers, for example: -m fnuz")
+    parser.add_argument("--meta", action="store_true", help="run the suite's tests of itself too")
+    parser.add_argument("--json", action="store_true", help="print the ledger as JSON after pytest's output")
+    parser.add_argument("--help-all", action="store_true", help="pytest's own help, with the suite's options")
+    parser.set_defaults(run=run, passes_on=True)
+
+
+def run(arguments: argparse.Namespace, rest: list[str]) -> int:
+    if arguments.help_all:
+        return int(pytest.main([*_configuration(), "--help"]))
+    markers = arguments.markers if arguments.meta else _without_meta(arguments.markers)
+    kernels = [f"--kernels={path}" for path in arguments.kernels]
+    marked = ["-m", markers] if markers else []
+    code = int(pytest.main([*_configuration(), str(PACKAGE / "suites"), *marked, *kernels, *rest]))
+    if arguments.json:
+        ledger = _out(rest) / "ledger.json"
+        print(ledger.read_text() if ledger.exists() else "{}")
+    return code
+
+
+def _configuration() -> list[str]:
+    """rootdir and ini, which pytest would otherwise take from the caller's own project; and no cache in the package."""
+    return ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE.parent}", "-p", "no:cacheprovider"]
+
+
+def _without_meta(markers: str) -> str:
+    return f"({markers}) and not meta" if markers else "not meta"
+
+
+def _out(rest: list[str]) -> Path:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--out", type=Path, default=OUT)
+    found: Path = parser.parse_known_args(rest)[0].out
+    return found

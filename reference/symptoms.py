@@ -1,0 +1,90 @@
+"""From what a user sees to the faults that do it. Adding a symptom is one entry of ``SYMPTOMS``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """What is seen, the words by which one looks for it, and what is behind it."""
+
+    title: str
+    words: tuple[str, ...]  #: lower case; each is looked for in what the user typed, and the other way round
+    why: str
+    faults: tuple[str, ...]
+    look: str  #: what to do next
+
+
+SYMPTOMS: tuple[Symptom, ...] = (
+    Symptom(
+        "the service answers '!!!!' or nothing at all",
+        ("!!!!", "!!!", "empty", "exclamation", "nan", "nothing"),
+        "The logits are NaN, and the argmax of NaN is token 0, which in many vocabularies is '!'. One NaN in a hidden "
+        "state reaches every position after it through the next product and the softmax.",
+        ("cast.overflow_to_nan", "cast.infinity_to_nan", "scale.minimum_missing", "fnuz.negative_underflow_is_nan"),
+        "Judge the quantizer and the cast of the layer where the first NaN appears; ask what its overflow policy is.",
+    ),
+    Symptom(
+        "values are half or twice what they should be",
+        ("half", "twice", "double", "factor 2", "factor two", "x2", "1/2"),
+        "FNUZ and OCP codes of one value differ by one exponent step: 253 of 256 codes read as the other format are "
+        "off by exactly two, the rest swap NaN, -0 and the largest values.",
+        ("fnuz.ocp_codes_written", "fnuz.fnuz_codes_written"),
+        "Find where the buffer's format is recorded and who reads it; run the suite with -m fnuz.",
+    ),
+    Symptom(
+        "fluent text that is nonsense",
+        ("garbage", "nonsense", "gibberish", "fluent", "repetition", "repeats"),
+        "Magnitudes are wrong by a constant or a scale does not belong to its data; cosine similarity does not see it.",
+        ("scale.inverted", "scale.unity", "fnuz.ocp_codes_written", "fnuz.fnuz_codes_written"),
+        "Compare scales with amax / 448 row by row; give the kernel rows of known, different magnitude.",
+    ),
+    Symptom(
+        "small values are gone",
+        ("zero", "zeros", "vanish", "underflow", "flush", "small values", "sparse"),
+        "Values below the smallest normal, or below half of the smallest subnormal times the scale, became zero.",
+        ("cast.subnormals_flushed", "cast.nan_to_zero", "scale.unity"),
+        "Judge the cast on the case 'edges'; look whether the scale in use is 1.0.",
+    ),
+    Symptom(
+        "accuracy drops a little and nothing is obviously wrong",
+        ("accuracy", "perplexity", "slightly", "drop", "worse", "gsm8k", "off by one", "ulp"),
+        "One code in a few dozen is its neighbour: rounding is biased, or happens twice, or the scale is an ulp off.",
+        (
+            "cast.truncates",
+            "cast.ties_away",
+            "cast.double_rounding_float16",
+            "cast.double_rounding_bfloat16",
+            "scale.reciprocal_multiplied",
+        ),
+        "Random data hides ties; judge on the structured cases and compare codes, not floats.",
+    ),
+    Symptom(
+        "the largest values are cut off",
+        ("clip", "clipped", "saturate", "saturates", "plateau", "448", "240", "224", "outlier"),
+        "Finite overflow became the largest number, or the bound of another format was used to make the scale.",
+        ("cast.overflow_saturates", "cast.infinity_saturates", "scale.448_for_fnuz", "scale.format_maximum_for_224"),
+        "Check which maximum the scale was made with: 448 for OCP, 240 or by policy 224 for FNUZ.",
+    ),
+    Symptom(
+        "a NaN that went in never came out",
+        ("nan lost", "nan swallowed", "no nan", "hidden nan", "nan_to_num"),
+        "A clamp or a maximum returned the number where one operand was NaN: the error goes on as a plausible value.",
+        ("cast.nan_to_max", "cast.nan_to_zero"),
+        "Look at the order of fmin and fmax before the cast, and at what the amax reduction does with NaN.",
+    ),
+)
+
+
+def matching(text: str) -> list[Symptom]:
+    """Symptoms that a user's words may mean, best first."""
+    asked = text.lower().strip()
+    scored = [(sum(_meets(word, asked) for word in s.words), s) for s in SYMPTOMS]
+    return [s for score, s in sorted(scored, key=lambda pair: -pair[0]) if score]
+
+
+def _meets(word: str, asked: str) -> bool:
+    if not any(c.isalnum() for c in word):
+        return asked != "" and set(asked) == set(word)
+    return word in asked or (len(asked) > 2 and asked in word)

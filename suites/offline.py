@@ -1,0 +1,88 @@
+"""Judging without running: inputs go out as a file, outputs of any program on any machine come back as one.
+
+The inputs file holds a tensor ``CASE.x`` for each case, typed, and says in its metadata what is claimed. The outputs
+file holds ``CASE.codes`` (and ``CASE.scale``), as plain unsigned integers or typed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from narrowgauge.ci.ledger import Row
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.operations import Cast, Claim
+from narrowgauge.golden.safetensors_file import TensorFile, metadata_of, read, write
+from narrowgauge.reference.inputs import Depth, cases_for
+from narrowgauge.reference.judge import check_claim, judge
+from narrowgauge.reference.message import failure_message
+from narrowgauge.reference.portrait import portrait
+from narrowgauge.suites.judging import Judged, with_verdict
+
+SCHEMA = "narrowgauge.inputs/1"
+
+
+def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int, ...]]:
+    """Write the cases of a claim. Returns their names and shapes. Raises ``BadInput`` for a claim that cannot be."""
+    check_claim(claim)
+    cases = cases_for(claim, depth)
+    metadata = {"schema": SCHEMA, "claim": str(claim), "depth": depth, "outputs": claim.outputs, "cases": list(cases)}
+    write(path, {f"{name}.x": x for name, x in cases.items()}, metadata, typed=True)
+    return {name: x.shape for name, x in cases.items()}
+
+
+def judge_files(inputs: Path, outputs: Path, kernel: str, target: str) -> list[Judged]:
+    """Verdicts on an outputs file, one per case of its inputs. Raises ``BadInput`` that names file and tensor."""
+    asked = read(inputs)
+    metadata = metadata_of(asked, inputs)
+    if metadata.get("schema") != SCHEMA:
+        raise BadInput(f"{inputs} has schema {metadata.get('schema')!r}; this version reads {SCHEMA!r}")
+    claim = Claim.parse(metadata["claim"])
+    check_claim(claim)
+    answered = read(outputs)
+    expected = {f"{case}.{name}" for case in metadata["cases"] for name in claim.outputs}
+    if strange := sorted(answered.tensors.keys() - expected):
+        raise BadInput(f"{outputs} holds {', '.join(strange)}; expected {', '.join(sorted(expected))}")
+    return [_judge_case(claim, case, asked, answered, kernel, target) for case in metadata["cases"]]
+
+
+def _judge_case(claim: Claim, case: str, asked: TensorFile, answered: TensorFile, kernel: str, target: str) -> Judged:
+    x = asked.tensors[f"{case}.x"].as_format(claim.source)
+    outputs: dict[str, Coded] = {
+        name: answered.tensors[f"{case}.{name}"].as_format(format_name)
+        for name, format_name in claim.outputs.items()
+        if f"{case}.{name}" in answered.tensors
+    }
+    row = _row(claim, case, kernel, target)
+    if not outputs:
+        return Judged(replace(row, reason=f"the outputs file holds no tensor of case {case!r}", outcome="not_executed"))
+    verdict = judge(claim, x, outputs)
+    row = with_verdict(row, verdict)
+    if claim.operation == Cast.operation and not verdict.malformed and outputs["codes"].well_formed:
+        row = replace(row, portrait=portrait(x, outputs["codes"]))
+    subject = f"{kernel} ({claim.source} to {claim.format}) on {target}, case {case}"
+    message = "" if verdict.result == "passed" else failure_message(verdict, subject)
+    return Judged(row, message, x=x, outputs=outputs)
+
+
+def _row(claim: Claim, case: str, kernel: str, target: str) -> Row:
+    values: dict[str, Any] = {
+        "id": f"replayed[{claim.source}-{claim.format}-{case}-{kernel}-{target}]",
+        "operation": claim.operation,
+        "rule": claim.rule,
+        "source": claim.source,
+        "format": claim.format,
+        "case": case,
+        "kernel": kernel,
+        "owner": "unowned",
+        "own": False,
+        "target": target,
+        "device": "file",
+        "how": "replayed",
+        "backend": "replayed",
+        "result": "not_executed",
+        "claim": str(claim),
+    }
+    return Row(**values)
