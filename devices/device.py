@@ -62,7 +62,7 @@ class _Child:
         os.close(to_child)
         os.close(from_child)
         self.writer: BinaryIO = os.fdopen(self.to_child, "wb")
-        self.reader: BinaryIO = os.fdopen(self.from_child, "rb", buffering=0)  # type: ignore[assignment]
+        self.reader: BinaryIO = os.fdopen(self.from_child, "rb", buffering=0)
 
     def ask(self, message: Mapping[str, Any], buffers: Mapping[str, Coded], timeout: float) -> Any:
         """Send and wait. Raises ``Gone`` if no answer comes in time or ever."""

@@ -177,10 +177,10 @@ def _numpy_type(format_name: str) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError as error:
         raise NotExecuted(f"ml_dtypes is not installed ({error})") from error
-    found = getattr(ml_dtypes, format_name, None)
-    if found is None:
+    if not hasattr(ml_dtypes, format_name):
         raise BadInput(f"ml_dtypes {ml_dtypes.__version__} has no {format_name}")
-    return np.dtype(found)
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, format_name))
+    return dtype
 
 
 # --- fresh memory ----------------------------------------------------------------------------------------------------

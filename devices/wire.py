@@ -52,10 +52,14 @@ class Arena:
 
 def send(pipe: BinaryIO, arena: Arena, message: Mapping[str, Any], buffers: Mapping[str, Coded]) -> None:
     """Write one message and its buffers."""
-    heads, inline, shared, place = [], [], [], 0
+    heads: list[dict[str, Any]] = []
+    inline: list[bytes] = []
+    shared: list[tuple[int, npt.NDArray[Any]]] = []
+    place = 0
     for name, buffer in buffers.items():
         data = np.ascontiguousarray(buffer.data)
-        head = {"name": name, "format": buffer.format, "dtype": data.dtype.str, "shape": list(buffer.shape)}
+        head: dict[str, Any] = {"name": name, "format": buffer.format}
+        head |= {"dtype": data.dtype.str, "shape": list(buffer.shape)}
         if data.nbytes > INLINE:
             head["offset"] = place
             shared.append((place, data))

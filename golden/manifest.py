@@ -10,8 +10,10 @@ from typing import Any
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, unknown
-from narrowgauge.golden.families import Family, authority, expanded, families, flags, vectors
+from narrowgauge.contracts.operations import Claim
+from narrowgauge.golden.families import Family, as_case, authority, expanded, families, family_of, flags, vectors
 from narrowgauge.golden.safetensors_file import metadata_of, read, write, write_whole
+from narrowgauge.reference.expected import Expected
 
 SCHEMA = "narrowgauge.golden/1"
 #: version of the generator: raised when the same tables would give other bytes
@@ -106,6 +108,14 @@ def load(family: Family, folder: Path) -> dict[str, Coded]:
     if schema != SCHEMA:
         raise BadInput(f"{path} has schema {schema!r}; this version reads {SCHEMA!r}")
     return {name: stored.as_format(_format_of(family, name)) for name, stored in file.tensors.items()}
+
+
+def stored_case(claim: Claim, folder: Path) -> tuple[Coded, Expected]:
+    """Inputs and expected outputs for a claim, from the vectors. Raises ``BadInput`` where no family holds for it."""
+    family = family_of(claim)
+    if family is None:
+        raise BadInput(f"{claim}: no golden family holds for it")
+    return as_case(family, claim, load(family, folder))
 
 
 def _format_of(family: Family, tensor: str) -> str:

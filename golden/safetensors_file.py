@@ -63,7 +63,7 @@ def read(path: Path) -> TensorFile:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     try:
-        entries = safetensors.deserialize(raw)
+        entries = safetensors.deserialize(raw)  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
         raise BadInput(f"{path} is not a whole safetensors file ({len(raw)} bytes): {error}") from error
     header = json.loads(raw[8 : 8 + struct.unpack("<Q", raw[:8])[0]])

@@ -127,16 +127,18 @@ def _rounds_up(
     """Whether each magnitude goes to the upper of its two neighbours."""
     middle = (grid[below] + grid[below + 1]) / 2
     inexact = magnitude > grid[below]
+    up: npt.NDArray[np.bool_]
     match policy.rounding:
         case "nearest_even":
-            return (magnitude > middle) | ((magnitude == middle) & (below % 2 == 1))
+            up = (magnitude > middle) | ((magnitude == middle) & (below % 2 == 1))
         case "nearest_away":
-            return magnitude >= middle
+            up = magnitude >= middle
         case "nearest_zero":
-            return magnitude > middle
+            up = magnitude > middle
         case "toward_zero":
-            return np.zeros(magnitude.shape, np.bool_)
+            up = np.zeros(magnitude.shape, np.bool_)
         case "up":
-            return inexact & ~negative
+            up = inexact & ~negative
         case "down":
-            return inexact & negative
+            up = inexact & negative
+    return up

@@ -41,7 +41,7 @@ class Difference:
 
     def mask(self, output: str) -> Mask:
         """Which elements of an output differ."""
-        return self.classes[output] != 0
+        return np.asarray(self.classes[output] != 0)
 
     def kind(self, output: str, index: tuple[int, ...]) -> str:
         """The class of one element."""

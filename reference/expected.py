@@ -42,7 +42,8 @@ class Interval:
         if self.low is self.high:
             return np.zeros(self.low.shape, np.bool_)
         low, high = decode_values(self.low), decode_values(self.high)
-        return (low != high) & ~(np.isnan(low) & np.isnan(high))
+        both_nan = np.isnan(low) & np.isnan(high)
+        return np.asarray((low != high) & ~both_nan)
 
     @property
     def exact(self) -> bool:

@@ -37,7 +37,8 @@ def scrambled(count: int, seed: int) -> npt.NDArray[np.uint64]:
 def noise(count: int, seed: int) -> npt.NDArray[np.float64]:
     """Values of about a normal distribution with variance 1, exact in float32: sums of four 16-bit uniforms."""
     parts = scrambled(count, seed)[:, None] >> np.array([0, 16, 32, 48], np.uint64) & np.uint64(0xFFFF)
-    return (parts.sum(axis=1).astype(np.float64) - 2 * 65535) * 2.0**-15 * 0.875
+    centred: npt.NDArray[np.float64] = parts.sum(axis=1).astype(np.float64) - 2 * 65535
+    return centred * (2.0**-15 * 0.875)
 
 
 @dataclass(frozen=True)

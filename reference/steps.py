@@ -41,8 +41,8 @@ def run_chain(chain: Chain, context: Mapping[str, Any]) -> Any:
     """Apply a chain's steps to the value of the context it starts from. Operands may be names of the context."""
     value = context[str(chain[0])]
     for step in chain[1:]:
-        name, *operands = step
+        name, operands = (step, ()) if isinstance(step, str) else (step[0], step[1:])
         if name not in STEPS:
-            raise unknown("step", str(name), STEPS, f"recipe chain {chain!r}")
-        value = STEPS[str(name)](value, *(context[o] if isinstance(o, str) else o for o in operands))
+            raise unknown("step", name, STEPS, f"recipe chain {chain!r}")
+        value = STEPS[name](value, *(context[o] if isinstance(o, str) else o for o in operands))
     return value

@@ -26,7 +26,7 @@ def register(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     chosen = {d.id for d in default_devices()}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "id": device.id,
             "target": device.target,

@@ -28,7 +28,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
         help="explain a format, a policy, a recipe, a fault, or a symptom",
-        description='For example: explain float8_e4m3fnuz, explain ocp_saturate, explain cast.ties_away, explain "!!!!"',
+        description='For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, cast.ties_away, "!!!!".',
     )
     parser.add_argument("what", metavar="NAME", help="a name of any of these, or a symptom in your own words")
     add_json(parser)

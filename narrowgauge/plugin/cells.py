@@ -19,6 +19,8 @@ from narrowgauge.suites.judging import Judged, not_run, run_cell, waived
 from narrowgauge.suites.planning import Planned
 from narrowgauge.suites.run import Run
 
+#: runs and judges a cell on inputs, against the reference or against what is given third
+Judge = Callable[..., None]
 #: the name under which a ledger row travels with a report
 ROW = "narrowgauge_row"
 SUITES = Path(narrowgauge.suites.__file__).parent
@@ -38,7 +40,7 @@ class Bench:
         self.run = run
         self.hung: dict[tuple[str, str], str] = {}  #: kernel and target of a call that never ended, and its case
 
-    def cell(self, item: pytest.Item) -> Callable[..., None]:
+    def cell(self, item: pytest.Item) -> Judge:
         """The function that a test calls with its cell and inputs."""
 
         def judge(planned: Planned, x: Coded, want: Expected | None = None) -> None:

@@ -9,9 +9,8 @@ from hypothesis.errors import Flaky
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import as_codes, format_named
-from narrowgauge.golden.families import as_case, family_of
-from narrowgauge.golden.manifest import load
-from narrowgauge.plugin.cells import bench_of, conclude, parametrize
+from narrowgauge.golden.manifest import stored_case
+from narrowgauge.plugin.cells import Judge, bench_of, conclude, parametrize
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.suites.judging import Judged
 from narrowgauge.suites.planning import Planned, has_vectors, plan_cases, plan_one
@@ -32,19 +31,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, lambda run: cells(run, metafunc.function.__name__))
 
 
-def test_cell(planned, judge_cell):
+def test_cell(planned: Planned, judge_cell: Judge) -> None:
     """Every tie, boundary and special; the whole space of 16-bit sources."""
     judge_cell(planned, case_named(planned.case).make(planned.claim))
 
 
-def test_cell_golden(planned, judge_cell, request):
+def test_cell_golden(planned: Planned, judge_cell: Judge, request: pytest.FixtureRequest) -> None:
     """The stored vectors: expected codes come from the file, not from the reference."""
-    family = family_of(planned.claim)
-    tensors = load(family, bench_of(request.config).run.golden)
-    judge_cell(planned, *as_case(family, planned.claim, tensors))
+    judge_cell(planned, *stored_case(planned.claim, bench_of(request.config).run.golden))
 
 
-def test_cell_property(planned, request):
+def test_cell_property(planned: Planned, request: pytest.FixtureRequest) -> None:
     """Codes that hypothesis draws, and shrinks when it finds a wrong one."""
     bench, source = bench_of(request.config), planned.claim.source
     judged: list[Judged] = []

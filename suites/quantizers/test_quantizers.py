@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from narrowgauge.golden.families import as_case, family_of
-from narrowgauge.golden.manifest import load
-from narrowgauge.plugin.cells import bench_of, parametrize
+from narrowgauge.golden.manifest import stored_case
+from narrowgauge.plugin.cells import Judge, bench_of, parametrize
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.suites.planning import Planned, has_vectors, plan_cases, plan_one
 from narrowgauge.suites.run import Run
@@ -22,13 +21,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, lambda run: cells(run, metafunc.function.__name__))
 
 
-def test_cell(planned, judge_cell):
+def test_cell(planned: Planned, judge_cell: Judge) -> None:
     """Rows that are zero, NaN, infinite, tied, tiny; widths with a tail."""
     judge_cell(planned, case_named(planned.case).make(planned.claim))
 
 
-def test_cell_golden(planned, judge_cell, request):
+def test_cell_golden(planned: Planned, judge_cell: Judge, request: pytest.FixtureRequest) -> None:
     """The stored vectors: expected codes and scales come from the file, not from the reference."""
-    family = family_of(planned.claim)
-    tensors = load(family, bench_of(request.config).run.golden)
-    judge_cell(planned, *as_case(family, planned.claim, tensors))
+    judge_cell(planned, *stored_case(planned.claim, bench_of(request.config).run.golden))

@@ -1,0 +1,341 @@
+"""Hold the reference to the second derivation: what kills a mutant of the reference.
+
+``Killer()`` computes the second derivation's answers once. ``disagreements()`` imports whatever reference is in place
+and compares. Nothing here takes an expectation from the reference.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.suites.meta import second_derivation as second
+
+Policy = dict[str, Any]
+Integers = npt.NDArray[np.uint32]
+
+PLAIN: Policy = {
+    "rounding": "nearest_even", "overflow": "max", "infinity": "max", "nan": "nan",
+    "negative_zero": "keep", "subnormals": "keep", "limit": None,
+}  # fmt: skip
+SPECIAL = PLAIN | {"overflow": "special", "infinity": "special"}
+#: what each named policy means, from the documents named in its authority; torch's and ml_dtypes' as measured
+NAMED: dict[tuple[str, str], Policy] = {
+    ("ocp_saturate", "float8_e4m3fn"): PLAIN,
+    ("ocp_nonsaturate", "float8_e4m3fn"): SPECIAL,
+    ("fnuz_saturate", "float8_e4m3fnuz"): PLAIN,
+    ("fnuz_nonsaturate", "float8_e4m3fnuz"): SPECIAL,
+    ("torch_until_2_12", "float8_e4m3fn"): SPECIAL,
+    ("torch_until_2_12", "float8_e4m3fnuz"): SPECIAL,
+    ("torch_from_2_13", "float8_e4m3fn"): PLAIN,
+    ("torch_from_2_13", "float8_e4m3fnuz"): SPECIAL,
+    ("ml_dtypes", "float8_e4m3fn"): SPECIAL,
+    ("ml_dtypes", "float8_e4m3fnuz"): SPECIAL,
+    ("triton_amd_fnuz", "float8_e4m3fnuz"): PLAIN | {"infinity": "special"},
+}
+#: one choice changed at a time, and combinations in which two choices meet in one value
+VARIANTS: tuple[Policy, ...] = (
+    *({"rounding": r} for r in ("nearest_away", "nearest_zero", "toward_zero", "up", "down")),
+    {"overflow": "special"},
+    {"infinity": "special"},
+    {"nan": "max"},
+    {"nan": "zero"},
+    {"negative_zero": "drop"},
+    {"subnormals": "flush"},
+    {"limit": 224.0},
+    {"limit": 224.0, "nan": "max"},
+    {"limit": 224.0, "overflow": "special"},
+    {"limit": 0.015625, "overflow": "special"},
+    {"subnormals": "flush", "rounding": "up", "negative_zero": "drop"},
+    {"rounding": "down", "overflow": "special"},
+    {"rounding": "toward_zero", "overflow": "special"},
+)
+DESTINATIONS = ("float8_e4m3fn", "float8_e4m3fnuz")
+#: destinations of an intermediate rounding; a few policies say all there is to say of them
+WIDER = ("float16", "bfloat16")
+SOURCES = ("float32", "bfloat16", "float16")
+RECIPES = ("vllm.fp8_per_token_dynamic", "sglang.fp8_per_token_cta")
+
+
+def ties_and_neighbours(source: str) -> Integers:
+    """Source patterns around every value and midpoint of both destinations, and every special; both signs."""
+    layout = second.LAYOUTS[source]
+    found: set[int] = {0, 1, 2, layout.largest, layout.largest + 1, layout.largest + 2, layout.sign_bit - 1}
+    policy = SPECIAL | {"rounding": "toward_zero"}
+    for destination in (*DESTINATIONS, *WIDER):
+        last = second.LAYOUTS[destination].largest
+        # All ranks of the narrow formats; of the wide ones the ends and a few between.
+        ranks = (
+            range(last + 1)
+            if destination in DESTINATIONS
+            else [*range(4), *range(126, 131), *range(1022, 1027), *range(last - 3, last + 1)]
+        )
+        grid = [second.decode(c, destination).magnitude for c in ranks]
+        grid.append(2 * grid[-1] - grid[-2])
+        middles = [(a + b) / 2 for a, b in zip(grid, grid[1:], strict=False)]
+        for value in (*grid, *middles):
+            code = second.cast(second.Number("finite", False, value), source, policy)
+            found |= {c for c in range(code - 2, code + 3) if 0 <= c < layout.sign_bit}
+    codes = np.array(sorted(found), np.uint32)
+    return np.concatenate([codes, codes | np.uint32(layout.sign_bit)])
+
+
+def rows_of(source: str) -> Integers:
+    """Rows for the quantizers: specials in every place, every kind of amax; float32 patterns chosen by hand."""
+    layout = second.LAYOUTS[source]
+    one = second.cast(second.Number("finite", False, second.decode(0x38, "float8_e4m3fn").magnitude), source, SPECIAL)
+    infinity, nan = layout.largest + 1, layout.nan
+    steps = [one + k * (1 << max(0, layout.mantissa_bits - 6)) for k in range(64)]
+    rows = [
+        [0] * 8, [layout.sign_bit] * 8, [one] * 8, [0, one, 0, 0, one | layout.sign_bit, 1, 2, 3],
+        [one, nan, one + 1, 0, one | layout.sign_bit, 5, 6, 7], [nan] * 8, [infinity, one, 0, layout.sign_bit, nan, 1, 2, 3],
+        [infinity | layout.sign_bit, one, 0, 1, 2, 3, 4, 5], [1, 2, 3, 0, layout.sign_bit | 1, 1, 1, 1],
+        [layout.largest, one, 0, 1, 2, layout.largest - 1, 4, layout.sign_bit | layout.largest],
+        [infinity | 1, one, one - 1, 0, 1, 2, 3, layout.sign_bit | one],
+    ]  # fmt: skip
+    rows += [[s, s // 2, s - 3, s - 9, (s - 20) | layout.sign_bit, 3, s - (1 << 9) % s, 0] for s in steps]
+    return np.array(rows, np.uint32)
+
+
+class Killer:
+    """The second derivation's answers, computed once."""
+
+    def __init__(self) -> None:
+        self.inputs = {source: ties_and_neighbours(source) for source in SOURCES}
+        self.policies = [*NAMED.values(), *(PLAIN | v for v in VARIANTS)]
+        self.casts = {
+            (source, destination, _key(policy)): second.cast_codes(self.inputs[source], source, destination, policy)
+            for source in SOURCES
+            for destination in DESTINATIONS
+            for policy in self.policies
+            if _fits(policy, destination)
+        }
+        self.casts |= {
+            (source, destination, _key(policy)): second.cast_codes(self.inputs[source], source, destination, policy)
+            for source in SOURCES
+            for destination in WIDER
+            for policy in (PLAIN, SPECIAL, SPECIAL | {"rounding": "up"})
+        }
+        self.rows = {source: rows_of(source) for source in SOURCES}
+        self.quantized = {
+            (source, recipe, destination): second.quantize_codes(self.rows[source], source, recipe, destination)
+            for source in SOURCES
+            for recipe in RECIPES
+            for destination in DESTINATIONS
+        }
+
+    def disagreements(self) -> Iterator[str]:
+        """Every way in which the reference that is importable now parts from the second derivation."""
+        yield from self._values()
+        yield from self._names()
+        yield from self._casts()
+        yield from self._quantizers()
+        yield from _steps()
+        yield from _layouts()
+        yield from _refusals()
+
+    def _values(self) -> Iterator[str]:
+        formats, codec = _module("contracts.formats"), _module("reference.codec")
+        fast, coded = _module("reference.fast_codec"), _module("contracts.coded")
+        for name, layout in second.LAYOUTS.items():
+            fmt = formats.FORMATS[name]
+            codes = np.arange(2 * layout.sign_bit) if fmt.bits <= 8 else self.inputs.get(name, np.arange(0))
+            stored = codes.astype(fmt.storage)
+            want = np.array([_real(second.decode(int(c), name)) for c in codes])
+            for got in (codec.decode(stored, fmt), fast.decode_values(coded.Coded(name, stored))):
+                if not np.array_equal(got, want, equal_nan=True) or _signs_part(got, want):
+                    yield f"values of {name}"
+            with np.errstate(invalid="ignore"):
+                narrow = want.astype(np.float32)
+            if not np.array_equal(fast.to_float32(coded.Coded(name, stored)), narrow, equal_nan=True):
+                yield f"float32 values of {name}"
+
+    def _names(self) -> Iterator[str]:
+        policies = _module("reference.policies")
+        for (name, destination), want in NAMED.items():
+            got = policies.resolve(name, destination)
+            if {choice: getattr(got, choice) for choice in want} != want:
+                yield f"policy {name} of {destination}"
+        for name, named in policies.POLICIES.items():
+            if {d for n, d in NAMED if n == name} != set(named.by_format):
+                yield f"formats of policy {name}"
+
+    def _casts(self) -> Iterator[str]:
+        coded, policy_type = _module("contracts.coded"), _module("contracts.policy").CastPolicy
+        codec, fast, formats = _module("reference.codec"), _module("reference.fast_codec"), _module("contracts.formats")
+        for (source, destination, key), want in self.casts.items():
+            x = coded.Coded(source, self.inputs[source].astype(formats.FORMATS[source].storage))
+            policy, fmt = policy_type(**dict(key)), formats.FORMATS[destination]
+            by_definition = codec.encode(codec.decode(x.data, formats.FORMATS[source]), fmt, policy)
+            for way, got in (("fast", fast.cast(x, destination, policy).data), ("definition", by_definition)):
+                if codes_part(got, want, destination):
+                    yield f"{way} cast {source} to {destination} by {key}"
+
+    def _quantizers(self) -> Iterator[str]:
+        coded, formats = _module("contracts.coded"), _module("contracts.formats")
+        quantizer, recipes = _module("reference.quantize"), _module("reference.recipes")
+        for (source, recipe, destination), (codes, scale) in self.quantized.items():
+            x = coded.Coded(source, self.rows[source].astype(formats.FORMATS[source].storage))
+            got = quantizer.quantize(x, recipes.RECIPES[recipe], destination)
+            if codes_part(got["codes"].data, codes, destination) or codes_part(
+                got["scale"].data[:, 0], scale, "float32"
+            ):
+                yield f"recipe {recipe} {source} to {destination}"
+
+
+# --- what the two recipes do not reach, from the words in which each thing is defined ----------------------------------
+
+NAN, INF = float("nan"), float("inf")
+#: step, its operand if any, what goes in and what comes out
+STEPS: tuple[tuple[str, tuple[float, ...], float, float], ...] = (
+    ("div", (448.0,), 896.0, 2.0),
+    ("mul", (448.0,), 2.0, 896.0),
+    ("recip", (), 4.0, 0.25),
+    ("recip", (), 0.0, INF),
+    ("at_least", (2.0,), 1.0, 2.0),
+    ("at_least", (2.0,), 3.0, 3.0),
+    ("at_least", (2.0,), NAN, 2.0),
+)
+#: clamp to 448, what goes in and what comes out: only NaN tells them apart
+CLAMPS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
+    ("fmin_first", (500.0, -500.0, 3.0, INF, -INF, NAN), (448.0, -448.0, 3.0, 448.0, -448.0, 448.0)),
+    ("fmax_first", (500.0, -500.0, 3.0, INF, -INF, NAN), (448.0, -448.0, 3.0, 448.0, -448.0, -448.0)),
+    ("keep_nan", (500.0, -500.0, 3.0, INF, -INF, NAN), (448.0, -448.0, 3.0, 448.0, -448.0, NAN)),
+    ("none", (500.0, -500.0, 3.0, INF, -INF, NAN), (500.0, -500.0, 3.0, INF, -INF, NAN)),
+)
+
+
+def _steps() -> Iterator[str]:
+    steps, quantizer, recipes = _module("reference.steps"), _module("reference.quantize"), _module("reference.recipes")
+    with np.errstate(all="ignore"):
+        for name, operands, given, want in STEPS:
+            got = steps.run_chain(("x", (name, *operands)), {"x": np.float32(given)})
+            if not np.array_equal(got, np.float32(want), equal_nan=True):
+                yield f"step {name} of {given}"
+        for name, inputs, outputs in CLAMPS:
+            got = steps.CLAMPS[name](np.array(inputs, np.float32), np.float32(448))
+            if not np.array_equal(got, np.array(outputs, np.float32), equal_nan=True):
+                yield f"clamp {name}"
+    row = np.array([[1.0, NAN, -3.0]], np.float32)
+    recipe = recipes.resolve("sglang.fp8_per_token_cta")
+    keeping = type(recipe)(**{f: getattr(recipe, f) for f in recipe.__dataclass_fields__} | {"amax_nan": "keep"})
+    if not np.isnan(quantizer.row_amax(row, keeping)).all():
+        yield "an amax that keeps NaN"
+    if quantizer.row_amax(row[:, ::2], keeping).tolist() != [[3.0]]:
+        yield "an amax without NaN"
+    by_constant = type(recipe)(
+        **{f: getattr(recipe, f) for f in recipe.__dataclass_fields__} | {"scale": ("amax", ("mul", "1/bound"))}
+    )
+    scale, _ = quantizer.scale_and_encode(np.full((1, 1), 3.0, np.float32), by_constant, "float8_e4m3fn")
+    third = second.multiply(second.decode(0x40400000, "float32"), second.divide(*_numbers(0x3F800000, 0x43E00000)))
+    if int(scale.view(np.uint32)[0, 0]) != second.cast(third, "float32", SPECIAL):
+        yield "the rounded constant 1/bound"
+
+
+def _numbers(*codes: int) -> tuple[second.Number, ...]:
+    return tuple(second.decode(code, "float32") for code in codes)
+
+
+def _layouts() -> Iterator[str]:
+    """Widths and storage: the bytes that one code takes, from the formats' names."""
+    formats, codec, coded = _module("contracts.formats"), _module("reference.codec"), _module("contracts.coded")
+    for name, size in {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e4m3fnuz": 1}.items():
+        fmt = formats.FORMATS[name]
+        if fmt.storage.itemsize != size or fmt.bits != 8 * size or fmt.code_count != 1 << (8 * size):
+            yield f"width of {name}"
+        if formats.as_codes(name, [0, (1 << (8 * size)) - 1]).tolist() != [0, (1 << (8 * size)) - 1]:
+            yield f"codes of {name}"
+        if formats.as_codes(name, []).size != 0:
+            yield f"no codes of {name}"
+        if size < 4 and codec.nan_code(fmt) != second.LAYOUTS[name].nan:
+            yield f"the NaN of {name}"
+        if size < 4 and codec.values(fmt).flags.writeable:
+            yield f"the table of {name} can be written to"
+    if (
+        _module("reference.fast_codec").cast(coded.Coded("bfloat16", np.zeros(1, "<u2")), "float16", _policy()).data[0]
+        != 0
+    ):
+        yield "a 16-bit destination"
+
+
+def _policy() -> Any:
+    return _module("contracts.policy").CastPolicy()
+
+
+def _refusals() -> Iterator[str]:
+    """Bad input never yields a number."""
+    formats, codec, coded = _module("contracts.formats"), _module("reference.codec"), _module("contracts.coded")
+    policies, recipes, steps = _module("reference.policies"), _module("reference.recipes"), _module("reference.steps")
+    fast, quantizer = _module("reference.fast_codec"), _module("reference.quantize")
+    limited = _module("contracts.policy").CastPolicy(limit=447.0)
+    vector = coded.Coded("float32", np.zeros(4, "<u4"))
+    refused = {
+        "an unknown format": lambda: formats.format_named("float8_e4m3x"),
+        "a code too large": lambda: formats.as_codes("float8_e4m3fn", [256]),
+        "a negative code": lambda: formats.as_codes("float8_e4m3fn", [-1, 5]),
+        "a table of 2^17 values": lambda: codec.values(formats.Format("wide", 8, 8, 127, "ieee", "", "")),
+        "a 32-bit destination": lambda: fast.cast(vector, "float32", _policy()),
+        "an unknown policy": lambda: policies.resolve("ocp_saturates", "float8_e4m3fn"),
+        "a policy of another format": lambda: policies.resolve("ocp_saturate", "float8_e4m3fnuz"),
+        "a limit that is no value": lambda: policies.resolve(limited, "float8_e4m3fn"),
+        "an unknown recipe": lambda: recipes.resolve("vllm.fp8"),
+        "an unknown step": lambda: steps.run_chain(("x", ("sqrt",)), {"x": np.float32(1)}),
+        "a vector for a quantizer": lambda: quantizer.quantize(vector, recipes.resolve(RECIPES[0]), "float8_e4m3fn"),
+    }
+    for what, call in refused.items():
+        try:
+            call()
+        except Exception as error:
+            if type(error).__name__ != "BadInput":
+                yield f"{what} raises {type(error).__name__}, which helps nobody"
+        else:
+            yield f"{what} is not refused"
+    if recipes.resolve(recipes.RECIPES[RECIPES[0]]).name != RECIPES[0]:
+        yield "a recipe as data"
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"narrowgauge.{name}")
+
+
+def _key(policy: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(policy.items()))
+
+
+def _fits(policy: Mapping[str, Any], destination: str) -> bool:
+    limit = policy["limit"]
+    grid = [second.decode(c, destination).magnitude for c in range(second.LAYOUTS[destination].largest + 1)]
+    return limit is None or limit in grid
+
+
+def _real(number: second.Number) -> float:
+    if number.kind == "nan":
+        return float("nan")
+    magnitude = float("inf") if number.kind == "inf" else float(number.magnitude)
+    return -magnitude if number.negative else magnitude
+
+
+def _signs_part(got: npt.NDArray[np.float64], want: npt.NDArray[np.float64]) -> bool:
+    return bool((np.signbit(got) != np.signbit(want))[~np.isnan(want)].any())
+
+
+def codes_part(got: npt.NDArray[Any], want: Integers, format_name: str) -> bool:
+    """Whether two arrays of codes differ, NaN compared as a class."""
+    return bool((_one_nan(got, format_name) != _one_nan(want, format_name)).any())
+
+
+def _one_nan(codes: npt.NDArray[Any], format_name: str) -> Integers:
+    codes = codes.astype(np.uint32)
+    match format_name:
+        case "float8_e4m3fn":
+            return np.where(codes & 0x7F == 0x7F, np.uint32(0x7F), codes)
+        case "float16" | "bfloat16":
+            top = np.uint32(second.LAYOUTS[format_name].largest + 1)
+            return np.where(codes & np.uint32(0x7FFF) > top, np.uint32(second.LAYOUTS[format_name].nan), codes)
+        case "float32":
+            return np.where(codes & 0x7FFFFFFF > 0x7F800000, np.uint32(0x7FC00000), codes)
+    return codes

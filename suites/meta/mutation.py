@@ -1,0 +1,229 @@
+"""Mutate the reference, one small change at a time, and see whether the second derivation notices.
+
+Mutants are made from the syntax tree: comparisons, arithmetic, constants, choices by name, branches. Each is imported
+in place of the real module, in this process, and the killer is run on it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import importlib.abc
+import importlib.machinery
+import sys
+import types
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import narrowgauge
+from narrowgauge.suites.meta.killer import Killer
+
+ROOT = Path(narrowgauge.__file__).parent
+#: what is mutated: all that decides a code or a scale
+MODULES = (
+    "contracts.formats",
+    "reference.codec",
+    "reference.fast_codec",
+    "reference.policies",
+    "reference.recipes",
+    "reference.steps",
+    "reference.quantize",
+)
+#: words that stand for a choice; each is replaced by every other of its group
+WORDS: tuple[tuple[str, ...], ...] = (
+    ("nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"),
+    ("max", "special"),
+    ("nan", "max", "zero"),
+    ("keep", "flush"),
+    ("keep", "drop"),
+    ("ieee", "fn", "fnuz"),
+    ("mul", "div"),
+    ("fmin_first", "fmax_first", "keep_nan"),
+    ("left", "right"),
+    ("amax", "scale"),
+    ("bound", "minimum"),
+)
+#: functions that are easily confused
+FUNCTIONS = (("fmax", "fmin"), ("maximum", "minimum"))
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+}  # fmt: skip
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+    ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+}  # fmt: skip
+#: keyword arguments and fields that are words for people
+PROSE = {"authority", "applies", "source", "evidence", "name", "safetensors", "aliases", "markers"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change in one module."""
+
+    module: str
+    line: int
+    what: str  #: "a < b becomes a <= b"
+    tree: ast.Module
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line}: {self.what}"
+
+
+def mutants(module: str) -> Iterator[Mutant]:
+    """Every mutant of a module."""
+    tree = ast.parse(_path(module).read_text())
+    places = [node for node in ast.walk(tree) if id(node) not in _untouched(tree)]
+    for number, node in enumerate(places):
+        for variant, (change, replacement) in enumerate(_changes(node)):
+            del variant
+            mutated = copy.deepcopy(tree)
+            skipped = _untouched(mutated)
+            target = [n for n in ast.walk(mutated) if id(n) not in skipped][number]
+            _replace(mutated, target, replacement)
+            line = getattr(node, "lineno", 0)
+            yield Mutant(module, line, change, ast.fix_missing_locations(mutated))
+
+
+def _path(module: str) -> Path:
+    return ROOT / (module.replace(".", "/") + ".py")
+
+
+def _untouched(tree: ast.AST) -> set[int]:
+    """Nodes that say nothing about numbers: docstrings, annotations, error messages, words for people."""
+    found: set[int] = set()
+
+    def leave(node: ast.AST | None) -> None:
+        if node is not None:
+            found.update(id(n) for n in ast.walk(node))
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            leave(node)
+        if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom):
+            leave(node)
+        if isinstance(node, ast.AnnAssign | ast.arg):
+            leave(node.annotation)
+        if isinstance(node, ast.FunctionDef):
+            leave(node.returns)
+        if isinstance(node, ast.ClassDef):
+            for decorator in node.decorator_list:
+                leave(decorator)
+        if isinstance(node, ast.keyword) and node.arg in PROSE:
+            leave(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "NamedPolicy":
+            for argument in (node.args[0], *node.args[2:]):
+                leave(argument)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Format":
+            for argument in (node.args[0], *node.args[5:]):
+                leave(argument)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
+            "Evidence",
+            "Family",
+            "Codes",
+            "Values",
+            "F32",
+        ):
+            leave(node)
+    return found
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """The changes that can be made at a node, each with what replaces it."""
+    before = ast.unparse(node) if isinstance(node, ast.expr) else ""
+
+    def changed(replacement: ast.AST) -> tuple[str, ast.AST]:
+        return f"{before} becomes {ast.unparse(replacement)}", replacement
+
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=right) if type(op) in COMPARISONS:
+            yield changed(ast.Compare(left, [COMPARISONS[type(op)]()], right))
+        case ast.BinOp(left=left, op=operator, right=other) if type(operator) in OPERATORS:
+            yield changed(ast.BinOp(left, OPERATORS[type(operator)](), other))
+        case ast.UnaryOp(op=ast.Invert() | ast.USub() | ast.Not(), operand=operand):
+            yield changed(operand)
+        case ast.BoolOp(op=ast.And(), values=values):
+            yield changed(ast.BoolOp(ast.Or(), values))
+        case ast.BoolOp(op=ast.Or(), values=values):
+            yield changed(ast.BoolOp(ast.And(), values))
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            yield changed(ast.IfExp(test, orelse, body))
+        case ast.Constant(value=bool()):
+            yield changed(ast.Constant(not node.value))
+        case ast.Constant(value=int() | float() as number):
+            yield changed(ast.Constant(number + 1))
+        case ast.Constant(value=str() as word):
+            for other_word in dict.fromkeys(w for group in WORDS if word in group for w in group if w != word):
+                yield changed(ast.Constant(other_word))
+        case ast.Attribute(attr=name, value=value, ctx=context):
+            for pair in FUNCTIONS:
+                if name in pair:
+                    yield changed(ast.Attribute(value, pair[1 - pair.index(name)], context))
+        case ast.If(test=test, body=body, orelse=orelse):
+            yield f"if {ast.unparse(test)} is never so", ast.If(ast.Constant(False), body, orelse)
+
+
+class _Replacer(ast.NodeTransformer):
+    def __init__(self, target: ast.AST, replacement: ast.AST) -> None:
+        self.target, self.replacement = target, replacement
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if node is self.target:
+            return ast.copy_location(copy.deepcopy(self.replacement), node)
+        return self.generic_visit(node)
+
+
+def _replace(tree: ast.AST, target: ast.AST, replacement: ast.AST) -> None:
+    _Replacer(target, replacement).visit(tree)
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Gives one module of the package from a syntax tree."""
+
+    def __init__(self, name: str, tree: ast.Module) -> None:
+        self.name, self.tree = name, tree
+
+    def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        return importlib.machinery.ModuleSpec(name, self) if name == self.name else None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        exec(compile(self.tree, f"<mutant of {self.name}>", "exec"), module.__dict__)
+
+
+@contextlib.contextmanager
+def _in_place(mutant: Mutant) -> Iterator[None]:
+    """While this holds, importing the reference gives the mutated one. What was imported before comes back after."""
+    ours = ("narrowgauge.contracts", "narrowgauge.reference")
+    saved = {name: module for name, module in sys.modules.items() if name.startswith(ours)}
+    finder = _Finder(f"narrowgauge.{mutant.module}", mutant.tree)
+    for name in saved:
+        del sys.modules[name]
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [n for n in sys.modules if n.startswith(ours)]:
+            del sys.modules[name]
+        sys.modules.update(saved)
+
+
+def survives(mutant: Mutant, killer: Killer) -> bool:
+    """Whether the second derivation sees nothing wrong. A mutant that cannot even run is seen."""
+    with _in_place(mutant), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return next(killer.disagreements(), None) is None
+        except Exception:
+            return False
+
+
+def survivors(modules: Sequence[str], killer: Killer) -> tuple[int, list[Mutant]]:
+    """How many mutants there are, and those that nobody noticed."""
+    made = [m for module in modules for m in mutants(module)]
+    return len(made), [m for m in made if survives(m, killer)]

@@ -1,0 +1,132 @@
+"""The reference against derivations that share no code with it, and each of its mutations noticed by one of them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import gfloat
+import gfloat.formats
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.formats import FORMATS
+from narrowgauge.contracts.operations import Cast, Claim
+from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.reference.codec import encode, values
+from narrowgauge.reference.fast_codec import cast, encode_float32
+from narrowgauge.reference.inputs import case_named
+from narrowgauge.suites.meta import second_derivation
+from narrowgauge.suites.meta.killer import PLAIN, SOURCES, SPECIAL, Killer, codes_part
+from narrowgauge.suites.meta.mutation import MODULES, Mutant, mutants, survivors
+
+pytestmark = pytest.mark.meta
+
+FP8 = ("float8_e4m3fn", "float8_e4m3fnuz")
+NONSATURATE = CastPolicy(overflow="special", infinity="special")
+#: mutations that change nothing: each with the reason why no input can show it
+EQUIVALENT = {
+    "contracts.formats: 8 becomes 9": "the widths are 8, 16 and 32: 9 times 1, 2, 4 bytes holds the same of them, "
+    "and no format has 64 bits",
+    "reference.codec: 16 becomes 17": "no format has 17 bits",
+    "reference.fast_codec: fmt.bits <= WIDEST_TABLE becomes fmt.bits < WIDEST_TABLE": "a 16-bit format is then decoded "
+    "by definition instead of by the table that was made by definition",
+    "reference.fast_codec: 2 becomes 3": "a shift of 26 leaves no more of 24 bits than one of 25 does",
+}
+
+
+@pytest.fixture(scope="module")
+def killer() -> Killer:
+    return Killer()
+
+
+def test_agrees_with_exact_fractions(killer: Killer) -> None:
+    """Values, casts in every policy, both recipes, steps, refusals."""
+    assert list(killer.disagreements()) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_mutation_is_noticed(module: str, killer: Killer) -> None:
+    """What survives must be listed as equivalent, with its reason."""
+    count, left = survivors([module], killer)
+    assert count > 10, "a module without mutants proves nothing"
+    assert [str(m) for m in left if _key(m) not in EQUIVALENT] == []
+
+
+def test_equivalent_mutations_still_exist() -> None:
+    """A stale entry would excuse something else later."""
+    made = {_key(m) for module in MODULES for m in mutants(module)}
+    assert EQUIVALENT.keys() - made == set()
+
+
+def _key(mutant: Mutant) -> str:
+    return re.sub(r":\d+: ", ": ", str(mutant))
+
+
+@pytest.mark.parametrize("policy", [PLAIN, SPECIAL], ids=["saturate", "nonsaturate"])
+@pytest.mark.parametrize("source", ["bfloat16", "float16"])
+@pytest.mark.parametrize("format_name", FP8)
+def test_every_16_bit_input_agrees_with_exact_fractions(
+    source: str, format_name: str, policy: dict[str, object]
+) -> None:
+    codes = np.arange(1 << 16, dtype=np.uint16)
+    want = second_derivation.cast_codes(codes, source, format_name, policy)
+    got = cast(Coded(source, codes), format_name, CastPolicy(**policy)).data  # type: ignore[arg-type]
+    assert not codes_part(got, want, format_name)
+
+
+@pytest.mark.parametrize("format_name", [*FP8, "bfloat16", "float16"])
+def test_fast_path_is_the_definition(format_name: str) -> None:
+    """Every combination of choices, on a stratified set of float32 patterns."""
+    bits = case_named("stratified").make(Claim(Cast("ml_dtypes"), "float32", FP8[0])).codes
+    bits = bits[::7] if format_name in FP8 else bits[::101]
+    fmt = FORMATS[format_name]
+    choices = itertools.product(
+        ("nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"),
+        ("max", "special"), ("max", "special"), ("nan", "max", "zero"), ("keep", "drop"), ("keep", "flush"),
+        (None, 224.0),
+    )  # fmt: skip
+    with np.errstate(invalid="ignore"):
+        real = bits.view(np.float32).astype(np.float64)
+    for combination in choices:
+        policy = CastPolicy(*combination)
+        np.testing.assert_array_equal(encode_float32(bits, fmt, policy), encode(real, fmt, policy), err_msg=str(policy))
+
+
+@pytest.mark.parametrize("format_name", FP8)
+@pytest.mark.parametrize("source", SOURCES)
+def test_agrees_with_ml_dtypes(source: str, format_name: str) -> None:
+    """A library that shares no code with us: the whole 16-bit spaces, a stratified million of float32."""
+    claim = Claim(Cast("ml_dtypes"), source, format_name)
+    x = case_named("stratified_1m" if source == "float32" else "every_code").make(claim)
+    typed = x.data.view(ml_dtypes.bfloat16 if source == "bfloat16" else source)
+    with np.errstate(all="ignore"):
+        want = typed.astype(getattr(ml_dtypes, format_name)).view(np.uint8)
+    got = cast(x, format_name, NONSATURATE).data
+    nan = np.isnan(values(FORMATS[format_name]))
+    np.testing.assert_array_equal(np.where(nan[got], 255, got), np.where(nan[want], 255, want))
+
+
+#: gfloat has no name for FNUZ, but its parameters describe it
+GFLOAT = {
+    "float8_e4m3fn": gfloat.formats.format_info_ocp_e4m3,
+    "float8_e4m3fnuz": gfloat.FormatInfo(
+        name="e4m3fnuz", k=8, precision=4, bias=8, has_nz=False, domain=gfloat.Domain.Finite, num_high_nans=0,
+        has_subnormals=True, is_signed=True, is_twos_complement=False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("saturate", [True, False], ids=["saturate", "nonsaturate"])
+@pytest.mark.parametrize("format_name", FP8)
+def test_agrees_with_gfloat(format_name: str, saturate: bool) -> None:
+    """A second library, of another author: every bfloat16 value."""
+    with np.errstate(all="ignore"):
+        real = values(FORMATS["bfloat16"]).copy()
+        rounded = gfloat.round_ndarray(GFLOAT[format_name], real, gfloat.RoundMode.TiesToEven, sat=saturate)
+    policy = CastPolicy() if saturate else NONSATURATE
+    got: npt.NDArray[np.float64] = values(FORMATS[format_name])[encode(real, FORMATS[format_name], policy)]
+    np.testing.assert_array_equal(got, rounded)
