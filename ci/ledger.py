@@ -82,6 +82,7 @@ class Ledger:
     devices: dict[str, dict[str, Any]]  #: by target: what the child said of its surroundings
     options: dict[str, Any]
     golden: str  #: sha256 of the golden manifest
+    missing: dict[str, str] = field(default_factory=dict)  #: modules of kernels that could not be loaded, and why
 
     @property
     def unrun(self) -> list[str]:
@@ -99,6 +100,7 @@ class Ledger:
             "options": self.options,
             "golden_manifest_sha256": self.golden,
             "devices": self.devices,
+            "missing": self.missing,
             "plan": sorted(self.plan),
             "not_run": sorted(self.unrun),
             "rows": [row.to_json() for row in sorted(self.rows, key=lambda r: r.id)],

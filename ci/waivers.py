@@ -35,7 +35,7 @@ class Waiver:
         return (
             self.kernel == kernel
             and self.target == target
-            and fnmatch.fnmatchcase(test, self.test)
+            and fnmatch.fnmatchcase(test, self.test.replace("[", "[[]"))  # ids have brackets: they stand for themselves
             and all(_within(versions.get(name, ""), specifier) for name, specifier in self.versions.items())
         )
 
@@ -48,6 +48,14 @@ def _within(version: str, specifier: str) -> bool:
     return number is not None and SpecifierSet(specifier).contains(number.group(), prereleases=True)
 
 
+def _is_range(specifier: object) -> bool:
+    """Whether it is a text that bounds a version; the empty one would hold for every version for ever."""
+    try:
+        return isinstance(specifier, str) and len(SpecifierSet(specifier)) > 0
+    except InvalidSpecifier:
+        return False
+
+
 def load(paths: Sequence[Path]) -> list[Waiver]:
     """The waivers of several files. Raises ``BadInput`` for a file, key or value that is not as it must be."""
     return [waiver for path in paths for waiver in _load_one(path)]
@@ -58,11 +66,14 @@ def _load_one(path: Path) -> list[Waiver]:
         data = tomllib.loads(path.read_text())
     except OSError as error:
         raise BadInput(f"cannot read waivers {path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # not TOML, or not UTF-8
         raise BadInput(f"waivers {path} are not TOML: {error}") from error
     if unknown := set(data) - {"waiver"}:
         raise BadInput(f"waivers {path}: unknown table {sorted(unknown)}; expected [[waiver]]")
-    return [_checked(entry, f"{path}, waiver {number}") for number, entry in enumerate(data.get("waiver", []), 1)]
+    entries = data.get("waiver", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise BadInput(f"waivers {path}: 'waiver' is no list of tables; expected [[waiver]]")
+    return [_checked(entry, f"{path}, waiver {number}") for number, entry in enumerate(entries, 1)]
 
 
 def _checked(entry: Mapping[str, object], where: str) -> Waiver:
@@ -76,16 +87,12 @@ def _checked(entry: Mapping[str, object], where: str) -> Waiver:
             raise BadInput(f"{where}: {name} = {entry[name]!r}; expected a text")
     if not str(entry["link"]).startswith(("https://", "docs/")):
         raise BadInput(f"{where}: link = {entry['link']!r}; expected an https address or a page in docs/")
-    if not isinstance(entry["expires"], datetime.date):
+    if type(entry["expires"]) is not datetime.date:  # a datetime is a date too, but does not compare with one
         raise BadInput(f"{where}: expires = {entry['expires']!r}; expected a date such as 2027-06-30")
     versions = entry["versions"]
     if not isinstance(versions, dict) or not versions:
         raise BadInput(f"{where}: versions = {versions!r}; expected a table such as {{ triton = '<3.10' }}")
     for name, specifier in versions.items():
-        try:
-            SpecifierSet(specifier)
-        except InvalidSpecifier as error:
-            raise BadInput(
-                f"{where}: versions.{name} = {specifier!r}; expected a range such as '>=3.0,<3.10'"
-            ) from error
+        if not _is_range(specifier):
+            raise BadInput(f"{where}: versions.{name} = {specifier!r}; expected a range such as '>=3.0,<3.10'")
     return Waiver(**entry)  # type: ignore[arg-type]

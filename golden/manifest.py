@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.golden.families import Family, as_case, authority, expanded, families, family_of, flags, vectors
+from narrowgauge.golden.families import (
+    SOURCES,
+    Family,
+    as_case,
+    authority,
+    expanded,
+    families,
+    family_of,
+    flags,
+    vectors,
+)
 from narrowgauge.golden.safetensors_file import metadata_of, read, write, write_whole
 from narrowgauge.reference.expected import Expected
 
@@ -61,11 +74,19 @@ def load_manifest(folder: Path) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(path.read_text())
     except OSError as error:
         raise BadInput(f"no golden manifest: cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"golden manifest {path} is not JSON: {error}") from error
     schema = manifest.get("schema") if isinstance(manifest, dict) else None
     if schema != SCHEMA:
         raise BadInput(f"golden manifest {path} has schema {schema!r}; this version reads {SCHEMA!r}")
+    files = manifest.get("files")
+    if not isinstance(files, dict):
+        raise BadInput(f"golden manifest {path} has no table 'files'")
+    for name, entry in files.items():
+        if not re.fullmatch(r"[\w.-]+\.safetensors", name):
+            raise BadInput(f"golden manifest {path} lists {name!r}; expected the name of a .safetensors file beside it")
+        if not isinstance(entry, dict) or not entry.keys() >= {"sha256", "bytes"}:
+            raise BadInput(f"golden manifest {path}: {name} has no sha256 and bytes")
     return manifest
 
 
@@ -73,11 +94,12 @@ def problems(folder: Path) -> list[str]:
     """Everything by which the files of a folder part from their manifest; empty if they are intact."""
     manifest, found = load_manifest(folder), []
     for name, entry in sorted(manifest["files"].items()):
-        path = folder / name
-        if not path.exists():
-            found.append(f"{name} is missing")
+        try:
+            content = (folder / name).read_bytes()
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError)
+            found.append(f"{name} is missing" if missing else f"{name} cannot be read: {error.strerror}")
             continue
-        content = path.read_bytes()
         if len(content) != entry["bytes"]:
             found.append(f"{name} has {len(content)} bytes; the manifest says {entry['bytes']}")
         elif hashlib.sha256(content).hexdigest() != entry["sha256"]:
@@ -104,10 +126,20 @@ def load(family: Family, folder: Path) -> dict[str, Coded]:
     file = read(path)
     if hashlib.sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
         raise BadInput(f"{path} has other bytes than the manifest's sha256 says; run 'narrowgauge golden verify'")
-    schema = metadata_of(file, path).get("schema")
-    if schema != SCHEMA:
+    metadata = metadata_of(file, path)
+    if (schema := metadata.get("schema")) != SCHEMA:
         raise BadInput(f"{path} has schema {schema!r}; this version reads {SCHEMA!r}")
-    return {name: stored.as_format(_format_of(family, name)) for name, stored in file.tensors.items()}
+    if metadata != _metadata(family):
+        raise BadInput(f"{path} says that it holds {metadata}; expected {_metadata(family)}")
+    parts = ("first", "code") if family.operation == "cast" else ("x", *family.claims[0].outputs)
+    names = {f"{source}.{part}" for source in SOURCES for part in parts}
+    if file.tensors.keys() != names:
+        raise BadInput(f"{path} holds {', '.join(sorted(file.tensors)) or 'no tensors'}; expected {sorted(names)}")
+    tensors = {name: stored.as_format(_format_of(family, name)) for name, stored in file.tensors.items()}
+    for name, tensor in tensors.items():
+        if tensor.format != _format_of(family, name) or not tensor.well_formed or not _shaped(name, tensors):
+            raise BadInput(f"{path}: tensor {name!r} {list(tensor.shape)} is not what {family.name} has there")
+    return tensors
 
 
 def stored_case(claim: Claim, folder: Path) -> tuple[Coded, Expected]:
@@ -125,11 +157,25 @@ def _format_of(family: Family, tensor: str) -> str:
     return "float32" if part == "scale" else family.format
 
 
+def _shaped(name: str, tensors: dict[str, Coded]) -> bool:
+    """Whether a tensor of a family has the shape that goes with the others of its source."""
+    source, _, part = name.partition(".")
+    if part in ("first", "code"):
+        first = tensors[f"{source}.first"].data.astype(np.int64)
+        ascends = first.ndim == 1 and first[:1].tolist() == [0] and bool((np.diff(first) > 0).all())
+        return ascends and tensors[name].shape == first.shape
+    rows = tensors[f"{source}.x"].shape
+    return len(rows) == 2 and tensors[name].shape == ((rows[0], 1) if part == "scale" else rows)
+
+
 def export(folder: Path, target: Path) -> list[Path]:
     """Write tables that need no bisection to read: a file per cast, the code of every 16-bit pattern in order.
 
-    float32 sources and quantizers keep the form of their family. Returns the files written.
+    float32 sources and quantizers keep the form of their family. Returns the files written. Raises ``BadInput`` for a
+    target that is the folder of vectors itself.
     """
+    if target.resolve() == folder.resolve():
+        raise BadInput(f"export to {target} would overwrite the vectors that are there; give another folder")
     written = []
     for family in families():
         tensors = load(family, folder)

@@ -68,7 +68,7 @@ def read(path: Path) -> TensorFile:
         raise BadInput(f"{path} is not a whole safetensors file ({len(raw)} bytes): {error}") from error
     header = json.loads(raw[8 : 8 + struct.unpack("<Q", raw[:8])[0]])
     tensors = {name: _stored(path, name, entry) for name, entry in entries}
-    return TensorFile(tensors, dict(header.get("__metadata__", {})))
+    return TensorFile(tensors, dict(header.get("__metadata__") or {}))
 
 
 def _stored(path: Path, name: str, entry: Mapping[str, Any]) -> Stored:
@@ -104,16 +104,23 @@ def write(path: Path, tensors: Mapping[str, Coded], metadata: Mapping[str, Any],
 def metadata_of(file: TensorFile, path: Path) -> dict[str, Any]:
     """The metadata that ``write`` stored. Raises ``BadInput`` for a file of somebody else."""
     try:
-        found: dict[str, Any] = json.loads(file.metadata["narrowgauge"])
-    except (KeyError, ValueError) as error:
-        raise BadInput(
-            f"{path} was not written by narrowgauge: its metadata has no readable 'narrowgauge' entry"
-        ) from error
+        found = json.loads(file.metadata["narrowgauge"])
+    except (KeyError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise BadInput(f"{path} was not written by narrowgauge: its metadata has no readable 'narrowgauge' entry")
     return found
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in place in one step, so that nobody ever sees half of it."""
+    """Put a file in place in one step, so that nobody ever sees half of it. Raises ``BadInput`` where it cannot be."""
+    try:
+        _write_whole(path, content)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _write_whole(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

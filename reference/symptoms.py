@@ -42,9 +42,10 @@ SYMPTOMS: tuple[Symptom, ...] = (
     ),
     Symptom(
         "small values are gone",
-        ("zero", "zeros", "vanish", "underflow", "flush", "small values", "sparse"),
-        "Values below the smallest normal, or below half of the smallest subnormal times the scale, became zero.",
-        ("cast.subnormals_flushed", "cast.nan_to_zero", "scale.unity"),
+        ("zero", "zeros", "vanish", "underflow", "flush", "small values", "sparse", "negative zero"),
+        "Values below the smallest normal, or below half of the smallest subnormal times the scale, became zero, or a "
+        "zero lost its sign.",
+        ("cast.subnormals_flushed", "cast.nan_to_zero", "cast.negative_zero_lost", "scale.unity"),
         "Judge the cast on the case 'edges'; look whether the scale in use is 1.0.",
     ),
     Symptom(
@@ -54,6 +55,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
         (
             "cast.truncates",
             "cast.ties_away",
+            "cast.ties_toward_zero",
             "cast.double_rounding_float16",
             "cast.double_rounding_bfloat16",
             "scale.reciprocal_multiplied",
@@ -62,14 +64,14 @@ SYMPTOMS: tuple[Symptom, ...] = (
     ),
     Symptom(
         "the largest values are cut off",
-        ("clip", "clipped", "saturate", "saturates", "plateau", "448", "240", "224", "outlier"),
+        ("clip", "clipped", "saturate", "saturates", "plateau", "cut off", "448", "240", "224", "outlier"),
         "Finite overflow became the largest number, or the bound of another format was used to make the scale.",
         ("cast.overflow_saturates", "cast.infinity_saturates", "scale.448_for_fnuz", "scale.format_maximum_for_224"),
         "Check which maximum the scale was made with: 448 for OCP, 240 or by policy 224 for FNUZ.",
     ),
     Symptom(
         "a NaN that went in never came out",
-        ("nan lost", "nan swallowed", "no nan", "hidden nan", "nan_to_num"),
+        ("nan lost", "nan swallowed", "no nan", "hidden nan", "nan_to_num", "never came out"),
         "A clamp or a maximum returned the number where one operand was NaN: the error goes on as a plausible value.",
         ("cast.nan_to_max", "cast.nan_to_zero"),
         "Look at the order of fmin and fmax before the cast, and at what the amax reduction does with NaN.",

@@ -35,21 +35,43 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
 
 def judge_files(inputs: Path, outputs: Path, kernel: str, target: str) -> list[Judged]:
     """Verdicts on an outputs file, one per case of its inputs. Raises ``BadInput`` that names file and tensor."""
-    asked = read(inputs)
-    metadata = metadata_of(asked, inputs)
-    if metadata.get("schema") != SCHEMA:
-        raise BadInput(f"{inputs} has schema {metadata.get('schema')!r}; this version reads {SCHEMA!r}")
-    claim = Claim.parse(metadata["claim"])
-    check_claim(claim)
+    claim, cases = read_inputs(inputs)
     answered = read(outputs)
-    expected = {f"{case}.{name}" for case in metadata["cases"] for name in claim.outputs}
+    expected = {f"{case}.{name}" for case in cases for name in claim.outputs}
     if strange := sorted(answered.tensors.keys() - expected):
         raise BadInput(f"{outputs} holds {', '.join(strange)}; expected {', '.join(sorted(expected))}")
-    return [_judge_case(claim, case, asked, answered, kernel, target) for case in metadata["cases"]]
+    return [_judge_case(claim, case, x, answered, kernel, target) for case, x in cases.items()]
 
 
-def _judge_case(claim: Claim, case: str, asked: TensorFile, answered: TensorFile, kernel: str, target: str) -> Judged:
-    x = asked.tensors[f"{case}.x"].as_format(claim.source)
+def read_inputs(path: Path) -> tuple[Claim, dict[str, Coded]]:
+    """The claim of an inputs file and its cases by name. Raises ``BadInput`` for a file that is not one."""
+    file = read(path)
+    metadata = metadata_of(file, path)
+    if metadata.get("schema") != SCHEMA:
+        raise BadInput(f"{path} has schema {metadata.get('schema')!r}; this version reads {SCHEMA!r}")
+    names = metadata.get("cases")
+    if not isinstance(names, list) or not names:
+        raise BadInput(f"{path}: its metadata names no cases")
+    try:
+        claim = Claim.parse(str(metadata.get("claim")))
+        check_claim(claim)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from error
+    return claim, {str(name): _input(path, file, claim, str(name)) for name in names}
+
+
+def _input(path: Path, file: TensorFile, claim: Claim, case: str) -> Coded:
+    if f"{case}.x" not in file.tensors:
+        raise BadInput(f"{path} holds no tensor '{case}.x', which its metadata promises")
+    x = file.tensors[f"{case}.x"].as_format(claim.source)
+    if x.format != claim.source or not x.well_formed:
+        raise BadInput(f"{path}: '{case}.x' came as {x.data.dtype} of {x.format}; expected codes of {claim.source}")
+    if claim.operation != Cast.operation and (len(x.shape) != 2 or x.shape[1] == 0):
+        raise BadInput(f"{path}: '{case}.x' has shape {list(x.shape)}; expected [rows, columns]")
+    return x
+
+
+def _judge_case(claim: Claim, case: str, x: Coded, answered: TensorFile, kernel: str, target: str) -> Judged:
     outputs: dict[str, Coded] = {
         name: answered.tensors[f"{case}.{name}"].as_format(format_name)
         for name, format_name in claim.outputs.items()

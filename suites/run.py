@@ -15,8 +15,8 @@ from narrowgauge.ci import waivers
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.devices.device import RUN, Device
-from narrowgauge.devices.discovery import default_devices, device_named, has_triton, host, interpreter
-from narrowgauge.golden.manifest import VECTORS
+from narrowgauge.devices.discovery import default_devices, device_named
+from narrowgauge.golden.manifest import VECTORS, load_manifest
 from narrowgauge.kernels_under_test import MODULES
 from narrowgauge.reference.inputs import Depth
 from narrowgauge.suites.planning import check_kernels
@@ -46,10 +46,24 @@ class Run:
         """The user's kernels, then the suite's own. Raises ``BadInput`` for a file that does not load."""
         installed = [entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)]
         chosen = [_absolute(origin) for origin in dict.fromkeys([*self.origins, *installed])]
-        own = [module for module, needs in MODULES.items() if all(map(importlib.util.find_spec, needs))]
-        kernels = [p for origin in [*chosen, *own] for p in self._loader.describe(origin)]
+        own = [module for module in MODULES if module not in self.missing]
+        # Any child can describe: Triton needs no driver before the first launch.
+        kernels = [p for origin in [*chosen, *own] for p in self.devices[0].describe(origin)]
         check_kernels(kernels)
         return kernels
+
+    @cached_property
+    def missing(self) -> dict[str, str]:
+        """Our own modules that cannot be loaded here, each with what is not installed."""
+        absent = {
+            module: [n for n in needs if importlib.util.find_spec(n) is None] for module, needs in MODULES.items()
+        }
+        return {module: f"{', '.join(names)} not installed" for module, names in absent.items() if names}
+
+    def check(self) -> None:
+        """Raise ``BadInput`` for anything that the options ask for and that cannot be."""
+        self.devices, self.waivers, self.kernels  # noqa: B018  (each is computed, and checked, when asked for)
+        load_manifest(self.golden)
 
     @cached_property
     def waivers(self) -> list[waivers.Waiver]:
@@ -72,13 +86,6 @@ class Run:
         if "devices" in self.__dict__:
             for device in self.devices:
                 device.close()
-            self._loader.close()
-
-    @cached_property
-    def _loader(self) -> Device:
-        """Where plug-ins are described: Triton's decorators work without a driver only when interpreting."""
-        suited = interpreter() if has_triton() else host()
-        return next((d for d in self.devices if d.id == suited.id), suited)
 
 
 def _absolute(origin: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from narrowgauge.command import devices, explain, golden, inputs, judge, test
 from narrowgauge.contracts.errors import Infrastructure, NarrowgaugeError
@@ -28,14 +29,23 @@ start here:
   narrowgauge explain "!!!!"                from a symptom to its causes; also a format, a policy, a recipe, a fault
 
 exit codes: 0 all well, 1 something is wrong (NOT READY), 3 the machine or installation failed, 4 bad input,
-5 nothing was selected, 6 something was not executed and --require-verified was given. Every subcommand has --json.
+5 nothing was selected, 6 something was not executed (test says so only with --require-verified). Every subcommand
+has --json.
 """
 SUBCOMMANDS = (devices, test, inputs, judge, golden, explain)
 
 
+class Parser(argparse.ArgumentParser):
+    """argparse with the exit code for wrong arguments that all commands, and pytest, share."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(Exit.BAD_INPUT, f"{self.prog}: error: {message}\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; errors that are the user's to mend are one line, not a traceback."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="narrowgauge",
         description=DESCRIPTION,
         epilog=EPILOG,

@@ -18,10 +18,10 @@ class Infrastructure(NarrowgaugeError, RuntimeError):
     """The machine or the installation failed, not a kernel."""
 
 
-def unknown(kind: str, given: str, known: Iterable[str], where: str = "") -> BadInput:
+def unknown(kind: str, given: str, known: Iterable[str], where: str = "", aliases: Iterable[str] = ()) -> BadInput:
     """An error for a name that is not in a table, with the nearest names that are."""
     names = sorted(known)
-    near = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(given, [*names, *aliases], n=3, cutoff=0.5)
     place = f" in {where}" if where else ""
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
     return BadInput(f"unknown {kind} {given!r}{place}; {hint}")

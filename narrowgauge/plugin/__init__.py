@@ -33,6 +33,22 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"narrowgauge: depth {config.option.narrowgauge_depth}, kernels {options.kernels_text(config)}"]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Say what is wrong with the options before any worker starts, in one line, with the exit code for bad input."""
+    config = session.config
+    if not options.is_our_configuration(config) or hasattr(config, "workerinput") or not options.has_choices(config):
+        return
+    bench = bench_of(config)
+    try:
+        bench.run.check()
+    except NarrowgaugeError as error:
+        bench.run.close()
+        raise pytest.UsageError(str(error)) from None
+    if options.has_workers(config):
+        bench.run.close()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse to run our suites under somebody else's configuration: a typing error in -m would select nothing."""
     if any(is_ours(item) for item in items) and not options.is_our_configuration(config):

@@ -78,6 +78,18 @@ def kernels_text(config: pytest.Config) -> str:
     return f"{', '.join(plugged)} and the suite's own" if plugged else "the suite's own"
 
 
+def has_choices(config: pytest.Config) -> bool:
+    """Whether anything was asked for that may not exist."""
+    option = config.option
+    asked = option.narrowgauge_kernels or option.narrowgauge_devices or option.narrowgauge_waivers
+    return bool(asked) or option.narrowgauge_golden != VECTORS
+
+
+def has_workers(config: pytest.Config) -> bool:
+    """Whether xdist's workers do the work, and this process only collects what they report."""
+    return getattr(config.option, "dist", "no") != "no"
+
+
 def run_of(config: pytest.Config) -> Run:
     """The run that the options describe."""
     option = config.option

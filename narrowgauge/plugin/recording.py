@@ -68,6 +68,7 @@ class Recorder:
                 "keyword": option.keyword,
             },
             golden=hashlib.sha256(manifest.read_bytes()).hexdigest() if manifest.exists() else "",
+            missing=options.run_of(self.config).missing,
         )
 
     @pytest.hookimpl(trylast=True)

@@ -121,6 +121,7 @@ def _not_executed(ledger: Ledger) -> list[str]:
             place = f"{row.target}: {short}"
             reasons[place] = reasons.get(place, 0) + 1
     lines = [f"not executed: {count} on {place}" for place, count in sorted(reasons.items())]
+    lines += [f"not executed: all of {module}: {reason}" for module, reason in sorted(ledger.missing.items())]
     if ledger.unrun:
         lines.append(f"planned and never run: {len(ledger.unrun)}, first {ledger.unrun[0]}")
     return [f"\n{lines[0]}", *lines[1:]] if lines else []

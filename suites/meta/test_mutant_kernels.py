@@ -1,0 +1,106 @@
+"""Wrong kernels, written from public reports by somebody who had not seen the faults: each is caught and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from narrowgauge.devices import discovery
+from narrowgauge.devices.device import Device
+from narrowgauge.reference.faults.registry import FAULTS
+from narrowgauge.reference.inputs import cases_for
+from narrowgauge.suites.judging import Judged, run_cell
+from narrowgauge.suites.planning import Planned
+
+pytestmark = pytest.mark.meta
+
+FOLDER = Path(__file__).absolute().parent / "mutant_kernels"
+#: file of a mutant and the fault that its report is about
+NAMED = {
+    "triton_ties_away": "cast.ties_away",
+    "triton_double_rounding": "cast.double_rounding_float16",
+    "torch_nan_lost": "cast.nan_to_max",
+    "torch_fnuz_negative_underflow": "fnuz.negative_underflow_is_nan",
+    "torch_inverted_scale": "scale.inverted",
+    "triton_missing_minimum": "scale.minimum_missing",
+    "torch_fnuz_bytes_as_ocp": "fnuz.ocp_codes_written",
+    "triton_subnormals_flushed": "cast.subnormals_flushed",
+    "torch_overflow_to_nan": "cast.overflow_to_nan",
+    "triton_fnuz_as_448": "scale.448_for_fnuz",
+}
+#: kernels of broken.py and how their messages begin
+BROKEN = {
+    "crashes": "[CRASHED] crashes (float32 to float8_e4m3fn) on host, case edges: signal SIGSEGV",
+    "hangs_holding_the_gil": "[HUNG] hangs_holding_the_gil (float32 to float8_e4m3fn) on host, case edges: no answer in 2 s",
+    "returns_nothing": "[FORM] returns_nothing (float32 to float8_e4m3fn) on host, case edges: returned nothing",
+    "misshaped": "[FORM] misshaped (float32 to float8_e4m3fn) on host, case edges: codes misshaped: got [1573], want [1574]",
+    "tail_unwritten": "[FORM] tail_unwritten (float32 to float8_e4m3fn) on host, case edges: unwritten: 3 of 1574",
+    "codes_out_of_range": "[NOT-A-CODE] codes_out_of_range (float32 to float8_e4m3fn) on host, case edges: 782 numbers",
+    "raises": "[RAISED] raises (float32 to float8_e4m3fn) on host, case edges: ValueError",
+}
+
+
+@pytest.fixture(scope="module")
+def devices() -> Iterator[dict[str, Device]]:
+    found = {"torch": discovery.host(), "triton": discovery.interpreter()}
+    yield found
+    for device in found.values():
+        device.close()
+
+
+def judged(path: Path, device: Device, timeout: float = 60.0, only: str = "") -> Iterator[Judged]:
+    for plugged in device.describe(str(path)):
+        for claim in plugged.kernel.claims:
+            for case, x in cases_for(claim, "smoke").items():
+                if not only or only == plugged.kernel.name and case == "edges":
+                    yield run_cell(Planned(plugged, claim, case, device), x, timeout=timeout)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_wrong_kernel_is_named(name: str, devices: dict[str, Device]) -> None:
+    """Every case that shows the mistake names its fault, completely; and at least one case shows it."""
+    if name.startswith("triton") and not discovery.has_triton():
+        pytest.skip("triton is not installed: its mutants cannot run")
+    found = list(judged(FOLDER / f"{name}.py", devices[name.split("_")[0]]))
+    wrong = [j for j in found if j.row.result == "failed"]
+    assert wrong
+    assert all(j.row.result in ("passed", "failed") for j in found)
+    for j in wrong:
+        assert j.row.left == 0, j.message
+        assert NAMED[name] in j.row.faults, j.message
+    assert any(j.row.faults == (NAMED[name],) for j in wrong), "no case tells this fault from all others"
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_kernel_without_an_answer_is_named(name: str, devices: dict[str, Device]) -> None:
+    (found,) = judged(FOLDER / "broken.py", devices["torch"], timeout=2, only=name)
+    assert found.row.result == "failed"
+    assert found.message.startswith(BROKEN[name])
+
+
+def test_one_fault_in_four_of_each_family_is_a_real_kernel() -> None:
+    """A mutant made from a fault shows only that the fault differs from the reference."""
+    for family in {name.split(".")[0] for name in FAULTS}:
+        faults = [name for name in FAULTS if name.startswith(f"{family}.")]
+        real = set(NAMED.values()) & set(faults)
+        assert 4 * len(real) >= len(faults), f"{family}: {len(real)} real kernels for {len(faults)} faults"
+
+
+def test_the_standalone_script_shows_the_mismatch(devices: dict[str, Device], tmp_path: Path) -> None:
+    """It runs by itself, in a process that has never heard of us beyond the plug-in's own import, and shows both."""
+    import subprocess
+    import sys
+
+    for name in ("torch_nan_lost", "torch_inverted_scale"):
+        wrong = next(j for j in judged(FOLDER / f"{name}.py", devices["torch"]) if j.script)
+        script = tmp_path / "show.py"
+        script.write_text(wrong.script)
+        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        for line in done.stdout.splitlines():
+            got, want = (np.array(eval(part)) for part in line.split(": got ")[1].split(" want "))
+            differs = bool((got != want).any())
+            assert differs == ("scale" in line or name == "torch_nan_lost"), line
