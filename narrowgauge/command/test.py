@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 import narrowgauge
 from narrowgauge.plugin.options import OUT
 
 PACKAGE = Path(narrowgauge.__file__).parent
+#: the last place to look for modules is this very package's, for a checkout that is not installed
+BOOTSTRAP = "import sys; sys.path.append(sys.argv.pop(1)); import pytest; sys.exit(pytest.console_main())"
 
 
 def register(subparsers: Any) -> None:
@@ -33,20 +35,26 @@ def register(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.help_all:
-        return int(pytest.main([*_configuration(), "--help"]))
+        return _pytest("--help")
     markers = arguments.markers if arguments.meta else _without_meta(arguments.markers)
     kernels = [f"--kernels={path}" for path in arguments.kernels]
     marked = ["-m", markers] if markers else []
-    code = int(pytest.main([*_configuration(), str(PACKAGE / "suites"), *marked, *kernels, *rest]))
+    code = _pytest(str(PACKAGE / "suites"), *marked, *kernels, *rest)
     if arguments.json:
         ledger = _out(rest) / "ledger.json"
         print(ledger.read_text() if ledger.exists() else "{}")
     return code
 
 
-def _configuration() -> list[str]:
-    """rootdir and ini, which pytest would otherwise take from the caller's own project; and no cache in the package."""
-    return ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE.parent}", "-p", "no:cacheprovider"]
+def _pytest(*arguments: str) -> int:
+    """Run pytest in a process of its own: it has to be there before narrowgauge is imported, to rewrite its assertions.
+
+    rootdir and ini are given, which pytest would otherwise take from the caller's project. Nothing is cached: the
+    package's folder may not be writable, and is not the place.
+    """
+    fixed = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE.parent}", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-P", "-c", BOOTSTRAP, str(PACKAGE.parent), *fixed, *arguments]
+    return subprocess.run(command, check=False).returncode
 
 
 def _without_meta(markers: str) -> str:
