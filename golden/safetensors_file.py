@@ -92,10 +92,10 @@ def write(path: Path, tensors: Mapping[str, Coded], metadata: Mapping[str, Any],
     body = bytearray()
     # Wide elements first, so that every tensor is aligned to its element size without padding.
     for name in sorted(tensors, key=lambda n: (-tensors[n].data.dtype.itemsize, n)):
-        fmt, data = format_named(tensors[name].format), np.ascontiguousarray(tensors[name].codes)
+        fmt, data = format_named(tensors[name].format), tensors[name].codes
         kind = fmt.safetensors if typed else _UNSIGNED[data.dtype.itemsize]
         header[name] = {"dtype": kind, "shape": list(data.shape), "data_offsets": [len(body), len(body) + data.nbytes]}
-        body += data.tobytes()
+        body += data.tobytes(order="C")
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     write_whole(path, struct.pack("<Q", len(text)) + text + body)

@@ -36,10 +36,11 @@ def register(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.help_all:
         return _pytest("--help")
+    meta = [] if arguments.meta else [f"--ignore={PACKAGE / 'suites' / 'meta'}"]
     markers = arguments.markers if arguments.meta else _without_meta(arguments.markers)
     kernels = [f"--kernels={path}" for path in arguments.kernels]
     marked = ["-m", markers] if markers else []
-    code = _pytest(str(PACKAGE / "suites"), *marked, *kernels, *rest)
+    code = _pytest(str(PACKAGE / "suites"), *meta, *marked, *kernels, *rest)
     if arguments.json:
         ledger = _out(rest) / "ledger.json"
         print(ledger.read_text() if ledger.exists() else "{}")
