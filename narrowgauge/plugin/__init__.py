@@ -9,7 +9,7 @@ import pytest
 
 from narrowgauge.contracts.errors import NarrowgaugeError
 from narrowgauge.plugin import options
-from narrowgauge.plugin.cells import Bench, bench_of, is_ours
+from narrowgauge.plugin.cells import Bench, bench_of, has_cell, is_ours
 from narrowgauge.plugin.recording import Recorder
 
 RECORDER = "narrowgauge-recorder"
@@ -50,12 +50,21 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse to run our suites under somebody else's configuration: a typing error in -m would select nothing."""
+    """Refuse to run our suites under somebody else's configuration: a typing error in -m would select nothing.
+
+    A test for which the plan has no cell is left out; pytest would make one skipped test of it.
+    """
     if any(is_ours(item) for item in items) and not options.is_our_configuration(config):
         raise pytest.UsageError(
             f"these are narrowgauge's suites, but the configuration in force is {config.inipath or 'none'}; "
             "run 'narrowgauge test', or pass '-c' with the path of narrowgauge's pytest.toml"
         )
+
+
+    empty = [item for item in items if is_ours(item) and not has_cell(item)]
+    if empty:
+        config.hook.pytest_deselected(items=empty)
+        items[:] = [item for item in items if item not in empty]
 
 
 @pytest.fixture

@@ -6,8 +6,10 @@ and compares. Nothing here takes an expectation from the reference.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -76,7 +78,7 @@ def ties_and_neighbours(source: str) -> Integers:
         )
         grid = [second.decode(c, destination).magnitude for c in ranks]
         grid.append(2 * grid[-1] - grid[-2])
-        middles = [(a + b) / 2 for a, b in zip(grid, grid[1:], strict=False)]
+        middles = [(a + b) / 2 for a, b in pairwise(grid)]
         for value in (*grid, *middles):
             code = second.cast(second.Number("finite", False, value), source, policy)
             found |= {c for c in range(code - 2, code + 3) if 0 <= c < layout.sign_bit}
@@ -92,7 +94,8 @@ def rows_of(source: str) -> Integers:
     steps = [one + k * (1 << max(0, layout.mantissa_bits - 6)) for k in range(64)]
     rows = [
         [0] * 8, [layout.sign_bit] * 8, [one] * 8, [0, one, 0, 0, one | layout.sign_bit, 1, 2, 3],
-        [one, nan, one + 1, 0, one | layout.sign_bit, 5, 6, 7], [nan] * 8, [infinity, one, 0, layout.sign_bit, nan, 1, 2, 3],
+        [one, nan, one + 1, 0, one | layout.sign_bit, 5, 6, 7], [nan] * 8,
+        [infinity, one, 0, layout.sign_bit, nan, 1, 2, 3],
         [infinity | layout.sign_bit, one, 0, 1, 2, 3, 4, 5], [1, 2, 3, 0, layout.sign_bit | 1, 1, 1, 1],
         [layout.largest, one, 0, 1, 2, layout.largest - 1, 4, layout.sign_bit | layout.largest],
         [infinity | 1, one, one - 1, 0, 1, 2, 3, layout.sign_bit | one],
@@ -187,7 +190,7 @@ class Killer:
                 yield f"recipe {recipe} {source} to {destination}"
 
 
-# --- what the two recipes do not reach, from the words in which each thing is defined ----------------------------------
+# --- what the two recipes do not reach, from the words in which each thing is defined --------------------------------
 
 NAN, INF = float("nan"), float("inf")
 #: step, its operand if any, what goes in and what comes out
@@ -210,7 +213,8 @@ CLAMPS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
 
 
 def _steps() -> Iterator[str]:
-    steps, quantizer, recipes = _module("reference.steps"), _module("reference.quantize"), _module("reference.recipes")
+    steps, quantizer = _module("reference.steps"), _module("reference.quantize")
+    recipes = _module("reference.recipes")
     with np.errstate(all="ignore"):
         for name, operands, given, want in STEPS:
             got = steps.run_chain(("x", (name, *operands)), {"x": np.float32(given)})
@@ -222,14 +226,12 @@ def _steps() -> Iterator[str]:
                 yield f"clamp {name}"
     row = np.array([[1.0, NAN, -3.0]], np.float32)
     recipe = recipes.resolve("sglang.fp8_per_token_cta")
-    keeping = type(recipe)(**{f: getattr(recipe, f) for f in recipe.__dataclass_fields__} | {"amax_nan": "keep"})
+    keeping = dataclasses.replace(recipe, amax_nan="keep")
     if not np.isnan(quantizer.row_amax(row, keeping)).all():
         yield "an amax that keeps NaN"
     if quantizer.row_amax(row[:, ::2], keeping).tolist() != [[3.0]]:
         yield "an amax without NaN"
-    by_constant = type(recipe)(
-        **{f: getattr(recipe, f) for f in recipe.__dataclass_fields__} | {"scale": ("amax", ("mul", "1/bound"))}
-    )
+    by_constant = dataclasses.replace(recipe, scale=("amax", ("mul", "1/bound")))
     scale, _ = quantizer.scale_and_encode(np.full((1, 1), 3.0, np.float32), by_constant, "float8_e4m3fn")
     third = second.multiply(second.decode(0x40400000, "float32"), second.divide(*_numbers(0x3F800000, 0x43E00000)))
     if int(scale.view(np.uint32)[0, 0]) != second.cast(third, "float32", SPECIAL):
@@ -273,7 +275,7 @@ def _refusals() -> Iterator[str]:
     fast, quantizer = _module("reference.fast_codec"), _module("reference.quantize")
     limited = _module("contracts.policy").CastPolicy(limit=447.0)
     vector = coded.Coded("float32", np.zeros(4, "<u4"))
-    refused = {
+    refused: dict[str, Callable[[], Any]] = {
         "an unknown format": lambda: formats.format_named("float8_e4m3x"),
         "a code too large": lambda: formats.as_codes("float8_e4m3fn", [256]),
         "a negative code": lambda: formats.as_codes("float8_e4m3fn", [-1, 5]),

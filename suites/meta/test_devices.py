@@ -21,9 +21,10 @@ from narrowgauge.devices.device import Device
 from narrowgauge.devices.targets import TARGETS
 from narrowgauge.devices.wire import INLINE
 from narrowgauge.reference.inputs import case_named
+from narrowgauge.suites.meta.marks import needs_torch
 from narrowgauge.suites.planning import one_per_target
 
-pytestmark = pytest.mark.meta
+pytestmark = [pytest.mark.meta, needs_torch]
 
 FOLDER = Path(__file__).absolute().parent / "mutant_kernels"
 BROKEN = str(FOLDER / "broken.py")
@@ -281,7 +282,7 @@ def test_no_gpu_is_a_normal_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "DRIVERS", ())
     discovery.gpus.cache_clear()
     assert discovery.gpus() == ()
-    assert [d.id for d in discovery.default_devices()][0] == "host"
+    assert discovery.default_devices()[0].id == "host"
     with pytest.raises(BadInput, match="torch sees no GPU on this machine"):
         discovery.device_named("cuda:0")
     discovery.gpus.cache_clear()

@@ -276,8 +276,16 @@ def test_message_order() -> None:
     fault = FAULTS["cast.ties_away"].applied_to(behaviour_of(CAST))
     assert fault is not None
     text = failure_message(judge(CAST, x, fault.run(x)), "half_away", "print(1)")
-    marks = ["[TIES] half_away: cast.ties_away", "seen in triton#11753", "breaks: a specification", "differing: 126 of",
-             "codes[", "claim: cast/ocp_saturate", "authority: ocp_saturate: OCP", "see it without narrowgauge"]  # fmt: skip
+    marks = [
+        "[TIES] half_away: cast.ties_away",
+        "seen in triton#11753",
+        "breaks: a specification",
+        "differing: 126 of",
+        "codes[",
+        "claim: cast/ocp_saturate",
+        "authority: ocp_saturate: OCP",
+        "see it without narrowgauge",
+    ]
     places = [text.index(mark) for mark in marks]
     assert places == sorted(places)
 

@@ -14,8 +14,9 @@ import pytest
 
 import narrowgauge
 from narrowgauge.devices.discovery import has_triton
+from narrowgauge.suites.meta.marks import needs_torch
 
-pytestmark = pytest.mark.meta
+pytestmark = [pytest.mark.meta, needs_torch]
 
 PACKAGE = Path(narrowgauge.__file__).parent
 MUTANTS = Path(__file__).absolute().parent / "mutant_kernels"
@@ -288,7 +289,11 @@ def test_a_missing_triton_is_said_and_the_rest_runs(tmp_path: Path) -> None:
     """As on a Mac: no Triton, everything else is judged, and the device list says what is missing."""
     if not has_triton():
         pytest.skip("triton is not installed here: the other tests run this way already")
-    hide = "import importlib.util as u; f = u.find_spec; u.find_spec = lambda n, p=None: None if n == 'triton' else f(n, p)"
+    hide = (
+        "import importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, package=None: None if name == 'triton' else find(name, package)\n"
+    )
     (tmp_path / "sitecustomize.py").write_text(hide)
     environment = {"PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-m", "narrowgauge", "test", "-k", "ml_dtypes and edges"]

@@ -92,7 +92,7 @@ def test_fast_path_is_the_definition(format_name: str) -> None:
     with np.errstate(invalid="ignore"):
         real = bits.view(np.float32).astype(np.float64)
     for combination in choices:
-        policy = CastPolicy(*combination)
+        policy = CastPolicy(*combination)  # type: ignore[arg-type]
         np.testing.assert_array_equal(encode_float32(bits, fmt, policy), encode(real, fmt, policy), err_msg=str(policy))
 
 

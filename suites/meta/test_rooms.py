@@ -49,7 +49,7 @@ def room_of(module: str) -> str:
 
 
 def files(room: str) -> list[Path]:
-    return [p for p in sorted((PACKAGE / room).rglob("*.py"))]
+    return sorted((PACKAGE / room).rglob("*.py"))
 
 
 @pytest.mark.parametrize("room", ALLOWED)

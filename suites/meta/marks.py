@@ -1,0 +1,11 @@
+"""Why a test of the suite itself cannot run on some machine."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed: the kernels of these tests cannot run"
+)
