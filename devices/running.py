@@ -27,7 +27,8 @@ Answer = tuple[dict[str, Any], dict[str, Coded]]
 
 def told(error: BaseException) -> str:
     """The error, and where in the plug-in it was raised."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "narrowgauge" not in f.filename]
+    here = os.path.dirname(__file__)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.dirname(f.filename) != here]
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{where}"
 

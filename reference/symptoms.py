@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -82,11 +83,21 @@ SYMPTOMS: tuple[Symptom, ...] = (
 def matching(text: str) -> list[Symptom]:
     """Symptoms that a user's words may mean, best first."""
     asked = text.lower().strip()
-    scored = [(sum(_meets(word, asked) for word in s.words), s) for s in SYMPTOMS]
+    scored = [(_score(s, asked), s) for s in SYMPTOMS]
     return [s for score, s in sorted(scored, key=lambda pair: -pair[0]) if score]
 
 
-def _meets(word: str, asked: str) -> bool:
-    if not any(c.isalnum() for c in word):
-        return asked != "" and set(asked) == set(word)
-    return word in asked or (len(asked) > 2 and asked in word)
+def _score(symptom: Symptom, asked: str) -> int:
+    """Letters of the symptom's words in what was typed, so that "nan swallowed" outweighs "nan"; 1 for a part."""
+    typed = sum(len(word) for word in symptom.words if _begins_in(word, asked))
+    return typed or int(any(_is_part(asked, word) for word in symptom.words))
+
+
+def _begins_in(word: str, asked: str) -> bool:
+    """Whether a word begins in a text, where a word can begin: "nan" does not in "finance", "drop" does in "drops"."""
+    start = r"(?<![\w.])" if word[0].isalnum() else ""
+    return re.search(start + re.escape(word), asked) is not None
+
+
+def _is_part(asked: str, word: str) -> bool:
+    return (len(asked) > 2 and asked in word) or (asked != "" and set(asked) == set(word))

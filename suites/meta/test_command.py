@@ -1,0 +1,528 @@
+"""The command: help that names everything, one exit code for one meaning, no traceback for a user's mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from narrowgauge import command
+from narrowgauge.command import devices, explain, golden, inputs, judge
+from narrowgauge.command import test as test_command
+from narrowgauge.contracts.errors import Infrastructure
+from narrowgauge.contracts.formats import FORMATS
+from narrowgauge.contracts.verdict import Exit
+from narrowgauge.devices.discovery import default_devices, has_triton
+from narrowgauge.devices.targets import TARGETS
+from narrowgauge.golden.manifest import NAME, VECTORS, load_manifest
+from narrowgauge.reference.faults.registry import FAULTS
+from narrowgauge.reference.policies import POLICIES
+from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.reference.symptoms import SYMPTOMS, Symptom, matching
+from narrowgauge.version import __version__
+
+pytestmark = pytest.mark.meta
+
+SUBCOMMANDS = ("devices", "test", "inputs", "judge", "golden", "explain")
+CLAIM = "cast/ocp_saturate/bfloat16/float8_e4m3fn"
+FILE = "cast-ocp_saturate-float8_e4m3fn.safetensors"
+
+
+@pytest.fixture(autouse=True)
+def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The surroundings of whoever runs the tests do not change what is printed."""
+    for name in ("FORCE_COLOR", "COLUMNS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def ends(arguments: list[str]) -> int:
+    """The exit code, whether the command returns it or argparse raises it."""
+    try:
+        return int(command.main(arguments))
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def said(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    """What the command prints, blanks and line ends joined; it must end with that exit code and complain of nothing."""
+    assert ends(arguments) == code
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return " ".join(captured.out.split())
+
+
+def as_json(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
+    """What the command prints with --json: one JSON value and nothing else, without NaN, which JSON does not have."""
+    assert ends([*arguments, "--json"]) == code
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(capsys.readouterr().out, parse_constant=refuse)
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line by which the command refuses bad input."""
+    assert ends(arguments) == 4
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("narrowgauge: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+# --- help, usage, exit codes -----------------------------------------------------------------------------------------
+
+
+def test_help_names_every_subcommand_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(["--help"], capsys)
+    listed = text.split("subcommands:")[1].split("start here:")[0]
+    for name in SUBCOMMANDS:
+        assert f" {name} " in listed
+    assert len(command.SUBCOMMANDS) == len(SUBCOMMANDS)
+    codes = {int(number) for number in re.findall(r"(?<=[:,] )(\d) ", text.split("exit codes:")[0] + text[-400:])}
+    assert codes == {int(code) for code in Exit} - {Exit.INTERRUPTED}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[name] for name in SUBCOMMANDS] + [["golden", action] for action in ("verify", "regenerate", "export")],
+    ids=" ".join,
+)
+def test_every_subcommand_has_help_and_promises_json(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = said([*arguments, "--help"], capsys)
+    assert text.startswith(f"usage: narrowgauge {' '.join(arguments)}")
+    assert ("--json" in text) == (arguments != ["golden"]), "golden leaves it to its actions"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(["--version"], capsys) == f"narrowgauge {__version__}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["frobnicate"], "invalid choice: 'frobnicate'"),
+        (["explain"], "the following arguments are required: NAME"),
+        (["golden"], "the following arguments are required: ACTION"),
+        (["golden", "export"], "the following arguments are required: -o/--output"),
+        (["inputs", CLAIM], "the following arguments are required: -o/--output"),
+        (["inputs", CLAIM, "-o", "x", "--depth", "deep"], "invalid choice: 'deep'"),
+        (["judge", "in"], "the following arguments are required: OUT"),
+        (["devices", "--gpu"], "unrecognized arguments: --gpu"),
+        (["golden", "verify", "more"], "unrecognized arguments: more"),
+    ],
+    ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else "",
+)
+def test_wrong_arguments_are_a_usage_error(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(arguments) == 4 == int(Exit.BAD_INPUT)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("usage: narrowgauge")
+    assert words in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_a_broken_machine_is_told_from_bad_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise Infrastructure("the child does not start")
+
+    monkeypatch.setattr(devices, "all_devices", fail)
+    assert ends(["devices"]) == 3
+    assert capsys.readouterr().err == "narrowgauge: the child does not start\n"
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The host always, every target that is compiled for once; two equal GPUs are two devices of one target."""
+    rows = as_json(["devices"], capsys)
+    ids = [row["id"] for row in rows]
+    assert ids[0] == "host"
+    assert len(ids) == len(set(ids))
+    without_hardware = [row["target"] for row in rows if not row["id"].startswith(("cuda:", "hip:"))]
+    triton = ["interpreter", *(f"emulated-{name}" for name in TARGETS)] if has_triton() else []
+    assert without_hardware == ["host", *triton]
+    assert {row["id"] for row in rows if row["default"]} == {d.id for d in default_devices()}
+    for row in rows:
+        assert set(row["hardware_formats"]) | set(row["triton_formats"]) <= FORMATS.keys()
+    formats = {row["target"]: row["hardware_formats"] for row in rows}
+    if has_triton():
+        assert formats["emulated-gfx942"] == ["float8_e4m3fnuz"]
+        assert formats["emulated-gfx950"] == ["float8_e4m3fn"]
+
+
+def test_devices_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    rows, text = as_json(["devices"], capsys), said(["devices"], capsys)
+    for row in rows:
+        assert f"{row['id']} {row['target']} {row['how']}" in text
+    assert text.count("* ") == sum(row["default"] for row in rows)
+
+
+# --- explain ---------------------------------------------------------------------------------------------------------
+
+ALIASES = [(alias, f.name) for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases)]
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES)
+def test_explain_a_format_under_every_name(alias: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fmt = FORMATS[name]
+    for spelling in (alias, alias.upper(), alias.lower()):
+        text = said(["explain", spelling], capsys)
+        assert text.startswith(f"{name} bits 1 sign, {fmt.exponent} exponent, {fmt.mantissa} mantissa")
+        assert fmt.authority in text
+        assert ", ".join(fmt.aliases) in text
+    assert as_json(["explain", alias], capsys)["name"] == name
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_facts_of_a_format_agree_with_ml_dtypes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    data, dtype = as_json(["explain", name], capsys), np.dtype(getattr(ml_dtypes, name, None) or name)
+    info = ml_dtypes.finfo(dtype)
+    top, code = re.fullmatch(r"(\S+) \((0x\w+)\)", data["largest finite"]).groups()  # type: ignore[union-attr]
+    assert np.array(float(top)).astype(dtype) == info.max
+    assert np.array(int(code, 16), FORMATS[name].storage).view(dtype) == info.max
+    assert float(data["smallest normal"]) == pytest.approx(float(info.tiny), rel=1e-8)
+    assert float(data["smallest subnormal"]) == pytest.approx(float(info.smallest_subnormal), rel=1e-8)
+    with np.errstate(all="ignore"):
+        assert (data["infinity"] == "yes") == bool(np.isinf(np.array(np.inf).astype(dtype).astype(np.float64)))
+        minus_zero = np.array(-0.0).astype(dtype).astype(np.float64)
+    assert (data["negative zero"] == "yes") == bool(np.signbit(minus_zero) and minus_zero == 0)
+    if dtype.itemsize == 1:
+        values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
+        np.testing.assert_array_equal([float(v) for v in data["values"]], values)
+        assert data["NaN"] == ", ".join(f"{c:#x}" for c in np.flatnonzero(np.isnan(values)))
+    else:
+        assert data["values"] is None
+
+
+def test_value_table_of_fnuz(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ends(["explain", "float8_e4m3fnuz"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.split("value of each code")[1].splitlines()]
+    table = {int(cells[0], 16): cells[1:] for cells in lines if cells and cells[0].startswith("0x")}
+    assert sorted(table) == list(range(0, 256, 8))
+    assert table[0x78][7] == "240"
+    assert table[0x80][0] == "nan"
+    assert table[0xF8][7] == "-240"
+    assert table[0x40][0] == "1"
+    assert table[0x00][:2] == ["0", "0.0009765625"]
+    assert sum(row.count("nan") for row in table.values()) == 1
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_explain_a_policy(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    policy, text = POLICIES[name], said(["explain", name], capsys)
+    assert text.startswith(f"{name}: a cast policy choice {' '.join(policy.by_format)}")
+    assert f"overflow {' '.join(p.overflow for p in policy.by_format.values())} " in text
+    assert f"authority: {' '.join(policy.authority.split())}" in text
+    assert f"evidence: {policy.evidence}" in text
+    assert policy.applies in text
+    data = as_json(["explain", name], capsys)
+    assert (data["name"], data["by_format"].keys()) == (name, policy.by_format.keys())
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_explain_a_recipe(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text, data = said(["explain", name], capsys), as_json(["explain", name], capsys)
+    assert text.startswith(f"{name}: a recipe")
+    assert RECIPES[name].source in text
+    assert data["name"] == name
+    assert [d["format"] for d in data["destinations"]] == [d.format for d in RECIPES[name].destinations]
+    assert data["scale"] == json.loads(json.dumps(RECIPES[name].scale))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_explain_a_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fault, text = FAULTS[name], said(["explain", name], capsys)
+    assert text.startswith(f"{name} [{fault.code}] one sees: {fault.symptom} cause: {fault.cause} seen in: ")
+    assert text.endswith(", ".join(fault.reports) or "no public report that we know of")
+    data = as_json(["explain", name], capsys)
+    assert data == {"name": name, "code": fault.code, "symptom": fault.symptom, "cause": fault.cause,
+                    "reports": list(fault.reports)}  # fmt: skip
+
+
+@pytest.mark.parametrize("symptom", SYMPTOMS, ids=lambda s: s.title)
+def test_explain_a_symptom(symptom: Symptom, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its title it stands first, with its faults and what causes each."""
+    text, data = said(["explain", symptom.title], capsys), as_json(["explain", symptom.title], capsys)
+    assert text.startswith(f"{symptom.title} {symptom.why} candidates:")
+    for name in symptom.faults:
+        assert f"{name}: {FAULTS[name].cause}" in text
+    assert f"next: {symptom.look}" in text
+    assert data[0]["title"] == symptom.title
+    assert data[0]["faults"] == list(symptom.faults)
+
+
+@pytest.mark.parametrize("asked", ["!!!!", "!!!", "!!!!!!!!!!!!", "  !!!! "])
+def test_explain_exclamation_marks(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    data = as_json(["explain", asked], capsys)
+    assert [s["title"] for s in data] == ["the service answers '!!!!' or nothing at all"]
+    assert "cast.overflow_to_nan" in data[0]["faults"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "title"),
+    [
+        ("nan", "the service answers '!!!!' or nothing at all"),
+        ("it says hello!!!! and stops", "the service answers '!!!!' or nothing at all"),
+        ("our model answers !!!! since the upgrade", "the service answers '!!!!' or nothing at all"),
+        ("perplexity is slightly worse", "accuracy drops a little and nothing is obviously wrong"),
+        ("everything is off by a factor 2", "values are half or twice what they should be"),
+        ("GIBBERISH", "fluent text that is nonsense"),
+        ("outliers are clipped", "the largest values are cut off"),
+        ("NaN swallowed", "a NaN that went in never came out"),
+        ("small values vanish", "small values are gone"),
+    ],
+)
+def test_explain_in_the_user_s_own_words(asked: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert as_json(["explain", asked], capsys)[0]["title"] == title
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ("float8_e4m3fnu", "did you mean float8_e4m3fnuz or float8_e4m3fn"),
+        ("ocp_saturated", "did you mean ocp_saturate"),
+        ("vllm.fp8_per_token", "did you mean vllm.fp8_per_token_dynamic"),
+        ("cast.tie_away", "did you mean cast.ties_away"),
+        ("cast.overflow_saturate", "did you mean cast.overflow_saturates"),  # no symptom, though it holds "saturate"
+        ("scale.448_for_fnu", "did you mean scale.448_for_fnuz"),
+        ("qqq", "known: bfloat16, cast."),
+        ("finance on behalf of a gulp", "known: bfloat16, cast."),  # "nan", "half" and "ulp" are in it, but no words
+        ("", "known: bfloat16, cast."),
+    ],
+)
+def test_explain_what_is_not_known(asked: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = refused(["explain", asked], capsys)
+    assert f"unknown format, policy, recipe, fault or symptom {asked!r}; " in text
+    assert near in text
+
+
+def test_no_name_means_two_things() -> None:
+    """``explain`` and the claims look names up in one table after the other: a second meaning would never be found."""
+    aliases = {alias.lower() for alias, _ in ALIASES}
+    names = [*POLICIES, *RECIPES, *FAULTS]
+    assert len(names) == len(set(names))
+    assert aliases & set(names) == set()
+
+
+def test_symptoms_and_faults_lead_to_each_other() -> None:
+    for symptom in SYMPTOMS:
+        assert set(symptom.faults) <= FAULTS.keys(), symptom.title
+        assert len(symptom.faults) == len(set(symptom.faults)), symptom.title
+    reached = {name for symptom in SYMPTOMS for name in symptom.faults}
+    assert FAULTS.keys() - reached == set(), "faults that no symptom leads to"
+
+
+@pytest.mark.parametrize(
+    ("symptom", "word"),
+    [(s, w) for s in SYMPTOMS for w in s.words],
+    ids=lambda value: value if isinstance(value, str) else value.title,
+)
+def test_every_word_finds_its_symptom(symptom: Symptom, word: str) -> None:
+    assert word == word.lower()
+    assert symptom in matching(word)
+    assert symptom in matching(f"I see {word.upper()} here") or not any(map(str.isalnum, word))
+
+
+# --- golden ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the vectors that a test may damage."""
+    copy = tmp_path / "vectors"
+    shutil.copytree(VECTORS, copy)
+    return copy
+
+
+def test_golden_verify_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    count = len(load_manifest(VECTORS)["files"])
+    text = said(["golden", "verify"], capsys)
+    assert text == f"{count} files of golden vectors are intact, and are what this version generates"
+    data = as_json(["golden", "verify"], capsys)
+    assert data == {"folder": str(VECTORS), "files": count, "problems": []}
+
+
+def test_golden_verify_of_a_damaged_copy(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = bytearray((folder / FILE).read_bytes())
+    content[-1] ^= 1
+    (folder / FILE).write_bytes(content)
+    problem = f"{FILE} has other bytes than the manifest's sha256 says"
+    assert said(["golden", "verify", "--golden", str(folder)], capsys, code=1) == f"[GOLDEN] {problem}"
+    assert as_json(["golden", "verify", "--golden", str(folder)], capsys, code=1)["problems"] == [problem]
+    assert FILE in refused(["golden", "export", "--golden", str(folder), "-o", str(folder / "out")], capsys)
+
+
+def test_golden_verify_of_what_this_version_would_not_generate(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = json.loads((folder / NAME).read_text())
+    manifest["files"][FILE]["flags"]["cast.ties_away"] += 1
+    (folder / NAME).write_text(json.dumps(manifest))
+    text = said(["golden", "verify", "--golden", str(folder)], capsys, code=1)
+    assert text == f"[GOLDEN-DRIFT] {NAME} would be generated with other bytes"
+
+
+def test_golden_of_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for action in (["verify"], ["export", "-o", str(tmp_path / "out")]):
+        missing = str(tmp_path / "nowhere")
+        assert f"cannot read {missing}" in refused(["golden", *action, "--golden", missing], capsys)
+
+
+def test_golden_regenerate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["golden", "regenerate", "--golden", str(folder)]
+    assert said(where, capsys) == "nothing changed"
+    (folder / FILE).unlink()
+    assert as_json(where, capsys) == {"folder": str(folder), "changed": [FILE]}
+    assert (folder / FILE).read_bytes() == (VECTORS / FILE).read_bytes()
+    (folder / FILE).write_bytes(b"")
+    assert said(where, capsys) == f"changed: {FILE}"
+
+
+def test_golden_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = as_json(["golden", "export", "-o", str(tmp_path / "out")], capsys)["files"]
+    assert sorted(files) == sorted(str(p) for p in (tmp_path / "out").iterdir())
+    assert len(files) == len(load_manifest(VECTORS)["files"])
+    assert said(["golden", "export", "-o", str(tmp_path / "out")], capsys).split() == files
+
+
+# --- inputs and judge (what they say of files is in test_offline.py) -------------------------------------------------
+
+
+def test_inputs_says_what_to_return(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, claim = tmp_path / "in.safetensors", "quantize/vllm.fp8_per_token_dynamic/float16/float8_e4m3fnuz"
+    text = said(["inputs", claim, "-o", str(path)], capsys)
+    data = as_json(["inputs", claim, "-o", str(path)], capsys)
+    assert (data["file"], data["claim"]) == (str(path), claim)
+    assert data["outputs"] == {"codes": "float8_e4m3fnuz", "scale": "float32"}
+    for case, (rows, columns) in data["cases"].items():
+        wanted = f"{case}.codes ([{rows}, {columns}] float8_e4m3fnuz), {case}.scale ([{rows}, 1] float32)"
+        assert f"{case}.x [{rows}, {columns}] float16 -> {wanted}" in text
+    assert text.endswith(f"narrowgauge judge {path} OUTPUTS.safetensors")
+    deeper = as_json(["inputs", claim, "-o", str(path), "--depth", "standard"], capsys)
+    assert data["cases"].keys() < deeper["cases"].keys()
+
+
+def test_places_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path, tmp_path / "file" / "x"):
+        assert f"cannot write {place}" in refused(["inputs", CLAIM, "-o", str(place)], capsys)
+    for action in (["export", "-o"], ["regenerate", "--golden"]):
+        assert "cannot write" in refused(["golden", *action, str(tmp_path / "file")], capsys)
+
+
+def test_judge_as_json_is_a_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    assert ends(["inputs", CLAIM, "-o", str(given)]) == 0
+    capsys.readouterr()
+    out.write_bytes((2).to_bytes(8, "little") + b"{}")
+    data = as_json(["judge", str(given), str(out)], capsys, code=6)
+    assert data["schema"] == "narrowgauge.ledger/1"
+    assert {row["result"] for row in data["rows"]} == {"not_executed"}
+
+
+# --- test ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
+    """What is started instead of pytest."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 5)
+
+    monkeypatch.setattr(test_command.subprocess, "run", run)  # type: ignore[attr-defined]
+    yield commands
+    assert len(commands) == 1
+
+
+def following(command: list[str], option: str) -> str:
+    """The argument after the last such option."""
+    return command[len(command) - command[::-1].index(option)]
+
+
+def test_test_gives_pytest_the_suite_and_its_configuration(started: list[list[str]]) -> None:
+    arguments = ["test", "--kernels", "a.py", "--kernels", "b.py", "-m", "fnuz", "-k", "x y", "--depth=standard"]
+    assert ends(arguments) == 5, "pytest's own exit code"
+    package = test_command.PACKAGE
+    (run,) = started
+    assert run[0] == sys.executable
+    assert {f"--rootdir={package.parent}", str(package / "suites"), "--kernels=a.py", "--kernels=b.py"} <= set(run)
+    assert str(package / "pytest.toml") in run
+    assert following(run, "-m") == "(fnuz) and not meta"
+    assert following(run, "-k") == "x y"
+    assert "--depth=standard" in run
+
+
+def test_test_leaves_the_suite_s_own_tests_out(started: list[list[str]]) -> None:
+    ends(["test"])
+    assert following(started[0], "-m") == "not meta"
+
+
+def test_test_runs_the_suite_s_own_tests_when_asked(started: list[list[str]]) -> None:
+    ends(["test", "--meta"])
+    assert "-m" not in started[0]
+    assert not any("--ignore" in argument for argument in started[0])
+
+
+def test_test_prints_the_ledger_of_this_run_only(
+    started: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that lies there from before is not this run's: nothing was selected, so nothing was written."""
+    (tmp_path / "ledger.json").write_text('{"from": "before"}')
+    assert as_json(["test", f"--out={tmp_path}"], capsys, code=5) == {}
+
+
+def test_test_prints_the_ledger(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "new.json").write_text('{"from": "this run"}')
+        (tmp_path / "new.json").replace(tmp_path / "ledger.json")
+        return subprocess.CompletedProcess(command, 1)
+
+    (tmp_path / "ledger.json").write_text('{"from": "before"}')
+    monkeypatch.setattr(test_command.subprocess, "run", run)  # type: ignore[attr-defined]
+    assert as_json(["test", "--out", str(tmp_path)], capsys, code=1) == {"from": "this run"}
+
+
+# --- installed -------------------------------------------------------------------------------------------------------
+
+
+def test_the_installed_command_works_from_anywhere(tmp_path: Path) -> None:
+    """From a folder whose own packages have the names of our rooms."""
+    script = Path(sysconfig.get_path("scripts")) / "narrowgauge"
+    if not script.exists():
+        pytest.skip(f"narrowgauge is not installed: there is no {script}")
+    for room in ("reference", "golden", "suites", "ci", "devices"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "__init__.py").write_text("raise RuntimeError('a foreign package was imported')")
+    done = subprocess.run(
+        [str(script), "explain", "--json", "fp8e4b8"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["values"][0x7F] == "240"
+
+
+def test_every_module_is_a_subcommand() -> None:
+    assert set(command.SUBCOMMANDS) == {devices, explain, golden, inputs, judge, test_command}
