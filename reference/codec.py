@@ -1,7 +1,7 @@
 """Decode and encode by definition: the value of every code, and a search in that table.
 
 This is the form to read and to check against a specification. ``fast_codec`` computes the same by integer
-operations and is proved equal to this one (suites/meta/test_codec.py).
+operations and tables and is proved equal to this one (suites/meta/test_reference.py).
 """
 
 from __future__ import annotations
@@ -17,12 +17,22 @@ from narrowgauge.contracts.policy import CastPolicy
 
 Values = npt.NDArray[np.float64]
 #: float64 holds every value and every midpoint of these formats exactly; a wider table would not fit in memory
-WIDEST_TABLE = 16
+WIDEST_TABLE = 19
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
 
 
 def decode(codes: Codes, fmt: Format) -> Values:
-    """float64 value of each code, same shape. Exact: every format here is narrower than float64."""
+    """float64 value of each code, same shape. Exact: no format here is wider than float64."""
+    if fmt.bits == 64:
+        return np.asarray(codes, "<u8").view(np.float64)
     code = codes.astype(np.int64)
+    match fmt.family:
+        case "integer":
+            return np.where(code & fmt.sign_bit, code - fmt.code_count, code).astype(np.float64)
+        case "exponent":
+            return np.where(code == fmt.code_count - 1, np.nan, unrestricted(code, fmt))
     field = (code >> fmt.mantissa) & ((1 << fmt.exponent) - 1)
     fraction = code & ((1 << fmt.mantissa) - 1)
     value = unrestricted(code & (fmt.sign_bit - 1), fmt)
@@ -40,6 +50,10 @@ def decode(codes: Codes, fmt: Format) -> Values:
 
 def unrestricted(magnitude: npt.NDArray[np.int64], fmt: Format) -> Values:
     """The value of a code without its sign, if no code were special: the grid goes on beyond the largest finite."""
+    if fmt.family == "exponent":
+        return np.ldexp(1.0, magnitude - fmt.bias)
+    if fmt.family == "integer":
+        return magnitude.astype(np.float64)
     field = magnitude >> fmt.mantissa
     fraction = magnitude & ((1 << fmt.mantissa) - 1)
     normal = np.ldexp((1 << fmt.mantissa) + fraction, field - fmt.bias - fmt.mantissa)
@@ -49,7 +63,7 @@ def unrestricted(magnitude: npt.NDArray[np.int64], fmt: Format) -> Values:
 
 @cache
 def values(fmt: Format) -> Values:
-    """float64 value of every code of a format of at most 16 bits, indexed by code."""
+    """float64 value of every code of a format of at most 19 bits, indexed by code."""
     if fmt.bits > WIDEST_TABLE:
         raise BadInput(f"{fmt.name} has 2^{fmt.bits} codes; a table is made for at most 2^{WIDEST_TABLE}")
     table = decode(np.arange(fmt.code_count, dtype=fmt.storage), fmt)
@@ -60,47 +74,84 @@ def values(fmt: Format) -> Values:
 @cache
 def largest(fmt: Format) -> int:
     """The code of the largest finite value. Codes of non-negative finite values are 0 to this, in ascending order."""
-    return int(np.flatnonzero(np.isfinite(values(fmt)[: fmt.sign_bit]))[-1])
+    return int(np.flatnonzero(np.isfinite(values(fmt)[: fmt.sign_bit or fmt.code_count]))[-1])
 
 
 @cache
 def nan_code(fmt: Format) -> int:
-    """The format's NaN: the quiet one without a payload in IEEE layouts, else the only one with the sign clear."""
+    """The format's NaN: the quiet one without a payload in IEEE layouts, else the first. -1 where there is none."""
     if fmt.family == "ieee":
         return (((1 << fmt.exponent) - 1) << fmt.mantissa) | (1 << (fmt.mantissa - 1))
-    return int(np.flatnonzero(np.isnan(values(fmt)))[0])
+    found = np.flatnonzero(np.isnan(values(fmt)))
+    return int(found[0]) if found.size else -1
 
 
 @cache
 def special_code(fmt: Format) -> int:
-    """What overflow gives in a policy of ``special``: infinity, or NaN in a format without one."""
+    """What overflow gives in a policy of ``special``: infinity, or NaN in a format without one. -1 without either."""
     infinite = np.flatnonzero(np.isinf(values(fmt)))
     return int(infinite[0]) if infinite.size else nan_code(fmt)
 
 
 def has_negative_zero(fmt: Format) -> bool:
     """Whether the code of the sign alone is -0."""
-    return fmt.family != "fnuz"
+    return fmt.signed and fmt.family not in ("fnuz", "integer")
 
 
 def allowed_top(fmt: Format, policy: CastPolicy) -> int:
     """The code of the largest magnitude that the policy allows."""
     if policy.limit is None:
         return largest(fmt)
-    return int(np.flatnonzero(values(fmt)[: fmt.sign_bit] == policy.limit)[0])
+    return int(np.flatnonzero(values(fmt)[: fmt.sign_bit or fmt.code_count] == policy.limit)[0])
+
+
+def of_nan(fmt: Format, policy: CastPolicy, negative: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """The code of a NaN, by its sign."""
+    top = allowed_top(fmt, policy)
+    plus, minus = {
+        "nan": (nan_code(fmt), nan_code(fmt)),
+        "max": (top, top),
+        "min": (negated(top, fmt), negated(top, fmt)),
+        "signed_max": (top, negated(top, fmt)),
+        "zero": (0, 0),
+        "opposite_zero": (fmt.sign_bit, 0),
+    }[policy.nan]
+    return np.where(negative, minus, plus)
+
+
+def negated(code: int, fmt: Format) -> int:
+    """The code of a positive value's negative; of the most negative integer for an integer's largest."""
+    if fmt.family == "integer":
+        return fmt.sign_bit
+    return code | fmt.sign_bit
+
+
+# --- codes -----------------------------------------------------------------------------------------------------------
 
 
 def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) -> Codes:
-    """Codes of real values, same shape, for a destination of at most 16 bits. One rounding, from the exact value."""
+    """Codes of real values, same shape, for a destination of at most 19 bits. One rounding, from the exact value."""
     with np.errstate(invalid="ignore"):  # a signalling NaN is quieted on its way to float64; its class is all we need
         x = np.asarray(x, np.float64)
-    magnitude, negative = np.abs(x), np.signbit(x)
+    negative = np.signbit(x)
+    code = _signed_integer(x, fmt, policy) if fmt.family == "integer" and fmt.signed else _magnitude(x, fmt, policy)
+    if not fmt.signed:
+        code = _unsigned(x, code, fmt, policy)
+    elif fmt.family != "integer":
+        signed_zero = has_negative_zero(fmt) and policy.negative_zero == "keep"
+        code = np.where(negative & ((code > 0) | signed_zero), code | fmt.sign_bit, code)
+    return np.where(np.isnan(x), of_nan(fmt, policy, negative), code).astype(fmt.storage)
+
+
+def _magnitude(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
+    """The code of each magnitude; of no meaning for NaN."""
+    magnitude = np.abs(x)
     top = allowed_top(fmt, policy)
     # 1. The two neighbours on the grid, which has one value more than the policy allows.
     grid = unrestricted(np.arange(top + 2, dtype=np.int64), fmt)
     below = np.clip(np.searchsorted(grid, magnitude, side="right") - 1, 0, top)
     # 2. The rounded magnitude, as an index into the grid, which is its code.
-    code = below + _rounds_up(magnitude, grid, below, negative, policy)
+    code = below + _rounds_up(magnitude, grid, below, np.signbit(x), policy)
     # 3. Subnormal results, where the policy flushes them.
     if policy.subnormals == "flush":
         code = np.where(code < (1 << fmt.mantissa), 0, code)
@@ -108,13 +159,40 @@ def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) -> Code
     special = special_code(fmt)
     overflowed = (code > top) | ((magnitude >= grid[-1]) & np.isfinite(magnitude))
     code = np.where(overflowed, special if policy.overflow == "special" else top, code)
-    code = np.where(np.isinf(magnitude), special if policy.infinity == "special" else top, code)
-    # 5. The sign: not on a zero that cannot have it or must lose it.
-    signed_zero = has_negative_zero(fmt) and policy.negative_zero == "keep"
-    code = np.where(negative & ((code > 0) | signed_zero), code | fmt.sign_bit, code)
-    # 6. NaN.
-    of_nan = {"nan": nan_code(fmt), "max": top, "zero": 0}[policy.nan]
-    return np.where(np.isnan(x), of_nan, code).astype(fmt.storage)
+    return np.where(np.isinf(magnitude), special if policy.infinity == "special" else top, code)
+
+
+def _unsigned(x: Values, code: npt.NDArray[np.int64], fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
+    """What a format without a sign makes of negative values, and E8M0 of zero."""
+    nan = nan_code(fmt)
+    if policy.negative != "magnitude":
+        code = np.where(x < 0, nan if policy.negative == "nan" else 0, code)
+    if fmt.family == "exponent" and policy.zero == "nan":
+        code = np.where(x == 0, nan, code)
+    return code
+
+
+def _signed_integer(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
+    """Two's complement: its negative range is one longer, so it saturates at both ends by itself."""
+    low, high = float(-fmt.sign_bit), float(fmt.sign_bit - 1)
+    below = np.floor(np.clip(np.nan_to_num(x, nan=0.0), low - 1, high + 1))
+    fraction = np.clip(np.nan_to_num(x, nan=0.0), low - 1, high + 1) - below
+    negative = x < 0
+    match policy.rounding:
+        case "nearest_even":
+            up = (fraction > 0.5) | ((fraction == 0.5) & (below % 2 != 0))
+        case "nearest_away":
+            up = (fraction > 0.5) | ((fraction == 0.5) & ~negative)
+        case "nearest_zero":
+            up = (fraction > 0.5) | ((fraction == 0.5) & negative)
+        case "toward_zero":
+            up = (fraction > 0) & negative
+        case "up":
+            up = fraction > 0
+        case "down":
+            up = np.zeros(x.shape, np.bool_)
+    rounded = np.clip(below + up, low, high).astype(np.int64)
+    return rounded & (fmt.code_count - 1)
 
 
 def _rounds_up(

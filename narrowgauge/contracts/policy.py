@@ -9,9 +9,11 @@ from narrowgauge.contracts.errors import BadInput
 
 Rounding = Literal["nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"]
 Beyond = Literal["max", "special"]
-OfNaN = Literal["nan", "max", "zero"]
+OfNaN = Literal["nan", "max", "min", "signed_max", "zero", "opposite_zero"]
 OfNegativeZero = Literal["keep", "drop"]
 OfSubnormals = Literal["keep", "flush"]
+OfNegative = Literal["smallest", "magnitude", "nan"]
+OfZero = Literal["smallest", "nan"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,16 @@ class CastPolicy:
     overflow: Beyond = "max"
     #: an infinite value: the same two choices
     infinity: Beyond = "max"
-    #: a NaN: the format's NaN, +largest allowed, or +0
+    #: a NaN: the format's NaN; +largest allowed, -largest, or largest with the NaN's sign; +0, or 0 of the other sign
     nan: OfNaN = "nan"
     #: a zero result of a negative value keeps its sign where the format has a negative zero, or loses it
     negative_zero: OfNegativeZero = "keep"
     #: a result that is subnormal after rounding is kept, or becomes zero
     subnormals: OfSubnormals = "keep"
+    #: a negative value in an unsigned format: the smallest code, the code of its magnitude, or NaN
+    negative: OfNegative = "smallest"
+    #: a zero in a format without one (E8M0): the smallest code, or NaN
+    zero: OfZero = "smallest"
     #: largest allowed magnitude, where it is below the format's own (224 on FNUZ in some engines)
     limit: float | None = None
 
