@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Codes, Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.codec import (
@@ -19,30 +21,54 @@ from narrowgauge.reference.codec import (
     decode,
     encode,
     has_negative_zero,
-    nan_code,
+    of_nan,
     special_code,
     values,
 )
 
 _F32_MANTISSA = 23
 _F32_INFINITY = 0x7F800000
+#: float32 patterns are cut to so many upper bits for a look-up, and so many elements are handled at once
+_CUT, _BLOCK = 15, 32768
 
 
 def cast(x: Coded, format_name: str, policy: CastPolicy) -> Coded:
-    """Codes of ``x`` in another format, same shape. Raises ``BadInput`` for a destination of more than 16 bits."""
+    """Codes of ``x`` in another format, same shape, with one rounding.
+
+    Raises ``BadInput`` for a destination of more than 19 bits other than float32 by the rules of IEEE 754.
+    """
     source, fmt = format_named(x.format), format_named(format_name)
+    if fmt.name == "float32":
+        return Coded("float32", _to_binary32(decode_values(x), policy))
     if source.bits <= WIDEST_TABLE:
         return Coded(fmt.name, _table(source, fmt, policy)[x.codes])
-    return Coded(fmt.name, encode_float32(x.codes, fmt, policy))
+    if source.name != "float32":
+        return Coded(fmt.name, encode(decode_values(x), fmt, policy))
+    if fmt.bits <= 8 and fmt.family != "integer":
+        return Coded(fmt.name, _by_upper_half(x.codes, fmt, policy))
+    if fmt.family in ("ieee", "fn", "fnuz", "finite"):
+        return Coded(fmt.name, encode_float32(x.codes, fmt, policy))
+    return Coded(fmt.name, encode(decode_values(x), fmt, policy))
+
+
+def _to_binary32(values: npt.NDArray[np.float64], policy: CastPolicy) -> Codes:
+    if replace(policy, negative="smallest", zero="smallest") != CastPolicy(overflow="special", infinity="special"):
+        raise BadInput(f"float32 is a destination by the rules of IEEE 754 alone; given {policy}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(np.float32).view(np.uint32)
 
 
 def to_float32(x: Coded) -> npt.NDArray[np.float32]:
-    """The values as float32, exact for every format here, same shape."""
+    """The values as float32, same shape; exact for every format but float64, which is rounded."""
     fmt = format_named(x.format)
     if fmt.name == "float32":
         return x.codes.view(np.float32)
-    with np.errstate(invalid="ignore"):
-        return _float32_values(fmt)[x.codes]
+    if fmt.bits > WIDEST_TABLE:
+        with np.errstate(over="ignore"):
+            return decode_values(x).astype(np.float32)
+    if fmt.storage.itemsize == 1 and x.data.size >= _BLOCK:
+        return _by_pairs(x.codes, fmt)
+    return _float32_values(fmt)[x.codes]
 
 
 @cache
@@ -51,9 +77,58 @@ def _float32_values(fmt: Format) -> npt.NDArray[np.float32]:
 
 
 @cache
+def _pair_table(fmt: Format) -> npt.NDArray[np.uint64]:
+    """Two float32 values for every two codes, as one 64-bit number. Codes that are none read as the last one."""
+    single = _float32_values(fmt)[np.minimum(np.arange(256), fmt.code_count - 1)].view(np.uint32).astype(np.uint64)
+    return (single[None, :] | single[:, None] << np.uint64(32)).reshape(-1)
+
+
+def _by_pairs(codes: Codes, fmt: Format) -> npt.NDArray[np.float32]:
+    """Decode two elements by one look-up."""
+    flat, table = np.ascontiguousarray(codes).reshape(-1), _pair_table(fmt)
+    pairs, out = flat[: flat.size // 2 * 2].view("<u2"), np.empty(flat.size, np.float32)
+    target = out[: 2 * pairs.size].view(np.uint64)
+    index = np.empty(_BLOCK, np.int64)
+    for start in range(0, pairs.size, _BLOCK):
+        block = pairs[start : start + _BLOCK]
+        place = index[: block.size]
+        place[:] = block
+        table.take(place, out=target[start : start + _BLOCK], mode="clip")
+    out[2 * pairs.size :] = _float32_values(fmt)[flat[2 * pairs.size :]]
+    return out.reshape(codes.shape)
+
+
+@cache
 def _table(source: Format, fmt: Format, policy: CastPolicy) -> Codes:
     """The destination code of every source code. It is filled from the definition."""
     return encode(values(source), fmt, policy)
+
+
+@cache
+def _upper_table(fmt: Format, policy: CastPolicy) -> Codes:
+    with np.errstate(invalid="ignore"):
+        patterns = (np.arange(1 << (32 - _CUT), dtype=np.uint32) << np.uint32(_CUT)).view(np.float32)
+        return encode(patterns.astype(np.float64), fmt, policy)
+
+
+def _by_upper_half(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
+    """float32 patterns to codes of a format with at most six mantissa bits, by look-up.
+
+    The values at which codes change are multiples of 2^16 as patterns. So the upper 16 bits decide, and whether the
+    lower 16 are zero: bit 15 is set where any of them is. Proved equal to ``encode_float32`` and to the definition.
+    """
+    table, flat = _upper_table(fmt, policy), np.ascontiguousarray(bits).reshape(-1)
+    codes = np.empty(flat.size, fmt.storage)
+    low, index = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.int64)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        lower, place = low[: block.size], index[: block.size]
+        np.bitwise_and(block, np.uint32((1 << _CUT) - 1), out=lower)
+        np.minimum(lower, np.uint32(1), out=lower)
+        np.bitwise_or(lower, block >> np.uint32(_CUT), out=lower)
+        place[:] = lower
+        table.take(place, out=codes[start : start + _BLOCK], mode="clip")
+    return codes.reshape(bits.shape)
 
 
 def encode_float32(bits: npt.NDArray[np.unsignedinteger], fmt: Format, policy: CastPolicy) -> Codes:
@@ -83,8 +158,7 @@ def encode_float32(bits: npt.NDArray[np.unsignedinteger], fmt: Format, policy: C
     code = np.where(magnitude == _F32_INFINITY, special if policy.infinity == "special" else top, code)
     signed_zero = has_negative_zero(fmt) and policy.negative_zero == "keep"
     code = np.where(negative & ((code > 0) | signed_zero), code | fmt.sign_bit, code)
-    of_nan = {"nan": nan_code(fmt), "max": top, "zero": 0}[policy.nan]
-    return np.where(magnitude > _F32_INFINITY, of_nan, code).astype(fmt.storage)
+    return np.where(magnitude > _F32_INFINITY, of_nan(fmt, policy, negative), code).astype(fmt.storage)
 
 
 def _carry(
