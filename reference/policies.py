@@ -8,13 +8,22 @@ from typing import Literal
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.reference.codec import values
+from narrowgauge.reference.codec import has_negative_zero, nan_code, special_code, values
 
 #: What an expectation rests on. A kernel that parts from a ``document`` alone is disputed, not failed.
 Evidence = Literal["specification", "measured", "document"]
 
 SATURATE = CastPolicy(overflow="max", infinity="max")
 NONSATURATE = CastPolicy(overflow="special", infinity="special")
+#: finite overflow is clamped, an infinity is not
+CLAMP_FINITE = CastPolicy(overflow="max", infinity="special")
+
+OCP = ("float8_e4m3fn", "float8_e5m2")
+FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
+FINITE = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
+IEEE = ("tfloat32", "bfloat16", "float16", "float8_e4m3", "float8_e3m4")
+E8M0 = "float8_e8m0fnu"
+INTEGERS = ("int8", "uint8", "int4", "uint4")
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,11 @@ class NamedPolicy:
     by_format: dict[str, CastPolicy]
     evidence: Evidence
     authority: str  #: clause, document or measurement
-    applies: str  #: product and version range, or "" for a specification
+    applies: str = ""  #: product and version range, or "" for a specification
+
+
+def _all(formats: tuple[str, ...], policy: CastPolicy) -> dict[str, CastPolicy]:
+    return dict.fromkeys(formats, policy)
 
 
 POLICIES: dict[str, NamedPolicy] = {
@@ -33,60 +46,161 @@ POLICIES: dict[str, NamedPolicy] = {
     for p in (
         NamedPolicy(
             "ocp_saturate",
-            {"float8_e4m3fn": SATURATE},
+            _all(OCP, SATURATE),
             "specification",
             "OCP OFP8 1.0, conversion to OFP8, saturating mode: overflow and infinity give the largest normal",
-            "",
         ),
         NamedPolicy(
             "ocp_nonsaturate",
-            {"float8_e4m3fn": NONSATURATE},
+            _all(OCP, NONSATURATE),
             "specification",
-            "OCP OFP8 1.0, conversion to OFP8, non-saturating mode: overflow and infinity give NaN in E4M3",
-            "",
+            "OCP OFP8 1.0, conversion to OFP8, non-saturating mode: overflow and infinity give NaN in E4M3, "
+            "infinity in E5M2",
         ),
         NamedPolicy(
             "fnuz_saturate",
-            {"float8_e4m3fnuz": SATURATE},
+            _all(FNUZ, SATURATE),
             "specification",
             "ONNX Cast (opset 19 and later), saturate=1: overflow and infinity give the largest finite value",
-            "",
         ),
         NamedPolicy(
             "fnuz_nonsaturate",
-            {"float8_e4m3fnuz": NONSATURATE},
+            _all(FNUZ, NONSATURATE),
             "specification",
             "ONNX Cast (opset 19 and later), saturate=0: overflow and infinity give NaN",
-            "",
+        ),
+        NamedPolicy(
+            "ieee",
+            _all(IEEE, NONSATURATE),
+            "specification",
+            "IEEE 754-2019, 4.3.1 roundTiesToEven: overflow gives infinity",
         ),
         NamedPolicy(
             "torch_until_2_12",
-            {"float8_e4m3fn": NONSATURATE, "float8_e4m3fnuz": NONSATURATE},
+            _all((*OCP, *FNUZ), NONSATURATE),
             "measured",
             "released torch wheels up to 2.12.0 (pytorch#178817 changed the cast)",
             "torch <2.13",
         ),
         NamedPolicy(
             "torch_from_2_13",
-            {"float8_e4m3fn": SATURATE, "float8_e4m3fnuz": NONSATURATE},
+            _all(("float8_e5m2", *FNUZ), NONSATURATE) | {"float8_e4m3fn": SATURATE},
             "measured",
-            "torch 2.13.0 wheel, CPU (pytorch#178817): e4m3fn saturates, infinity too; FNUZ still gives NaN",
+            "torch 2.13.0 wheel, CPU (pytorch#178817): e4m3fn saturates, infinity too; e5m2 gives infinity, FNUZ NaN",
             "torch >=2.13",
         ),
         NamedPolicy(
-            "ml_dtypes",
-            {"float8_e4m3fn": NONSATURATE, "float8_e4m3fnuz": NONSATURATE},
+            "torch_ieee",
+            _all(("bfloat16", "float16"), NONSATURATE),
             "measured",
-            "ml_dtypes 0.6.0 astype (ml_dtypes#147, #260: NaN is intended)",
+            "torch 2.13.0 wheel, CPU",
+            "torch",
+        ),
+        NamedPolicy(
+            "ml_dtypes",
+            _all((*OCP, *FNUZ, "float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz", "bfloat16"), NONSATURATE)
+            | _all(FINITE, CastPolicy(nan="opposite_zero"))
+            | {E8M0: CastPolicy("nearest_away", "special", "special", negative="nan", zero="nan")},
+            "measured",
+            "ml_dtypes 0.6.0 astype (ml_dtypes#147, #260: NaN is intended); fp4 and fp6 make a zero of a NaN, "
+            "its sign turned round",
             "ml_dtypes <=0.6",
         ),
         NamedPolicy(
+            "ptx_satfinite",
+            _all(OCP, SATURATE) | _all(FINITE, CastPolicy(nan="max")),
+            "document",
+            "PTX ISA, cvt.rn.satfinite: NaN gives the canonical NaN in e4m3 and e5m2, the largest value in e2m3, e3m2 and "
+            "e2m1; overflow and infinity give the largest value",
+            "sm_89 and later; e2m3, e3m2, e2m1 from sm_100",
+        ),
+        NamedPolicy(
+            "ptx_ue8m0_rp_satfinite",
+            {E8M0: CastPolicy("up", "max", "max")},
+            "document",
+            "PTX ISA, cvt.rp.satfinite.ue8m0x2: toward +infinity, NaN gives 255",
+            "sm_100 and later",
+        ),
+        NamedPolicy(
+            "ptx_ue8m0_rz_satfinite",
+            {E8M0: CastPolicy("toward_zero", "max", "max")},
+            "document",
+            "PTX ISA, cvt.rz.satfinite.ue8m0x2: toward zero, NaN gives 255",
+            "sm_100 and later",
+        ),
+        NamedPolicy(
+            "ptx_tf32_rna",
+            {"tfloat32": CastPolicy("nearest_away", "special", "special")},
+            "document",
+            "PTX ISA, cvt.rna.tf32.f32: to nearest, ties away from zero",
+            "sm_80 and later",
+        ),
+        NamedPolicy(
+            "tf32_truncated",
+            {"tfloat32": CastPolicy("toward_zero", "special", "special")},
+            "document",
+            "float32 patterns given to a tf32 matrix unit as they are: the lower 13 bits are not looked at",
+            "NVIDIA matrix units, Triton 3.9",
+        ),
+        NamedPolicy(
+            "onnx_saturate",
+            _all((*OCP, *FNUZ), SATURATE),
+            "specification",
+            "ONNX Cast (opset 19 and later), saturate=1, the default",
+        ),
+        NamedPolicy(
+            "onnx_nonsaturate",
+            _all((*OCP, *FNUZ), NONSATURATE),
+            "specification",
+            "ONNX Cast (opset 19 and later), saturate=0",
+        ),
+        NamedPolicy(
+            "triton_amd_ocp",
+            _all(OCP, SATURATE),
+            "document",
+            "Triton 3.9 software conversion for AMD, its IR executed on a CPU: finite overflow and infinity saturate "
+            "(float16 sources of e4m3fn excepted: 464 < |x| < 480 gives NaN, a defect)",
+            "triton 3.9 on gfx90a, gfx942, gfx11, gfx12",
+        ),
+        NamedPolicy(
             "triton_amd_fnuz",
-            {"float8_e4m3fnuz": CastPolicy(overflow="max", infinity="special")},
+            _all(FNUZ, CLAMP_FINITE),
             "document",
             "Triton 3.9 lowering for AMD: finite overflow saturates, infinity gives NaN (triton#11667); "
             "what the gfx942 instruction itself does with infinity is not settled",
             "triton 3.9 on gfx942",
+        ),
+        NamedPolicy(
+            "amd_native",
+            _all((*OCP, *FNUZ), NONSATURATE),
+            "document",
+            "CDNA3 and later, v_cvt_*_fp8 and _bf8 with MODE.FP16_OVFL = 0: overflow gives NaN or infinity (triton#7337)",
+            "gfx942, gfx950",
+        ),
+        NamedPolicy(
+            "amd_native_clamped",
+            _all((*OCP, *FNUZ), CLAMP_FINITE),
+            "document",
+            "the same with MODE.FP16_OVFL = 1: finite overflow is clamped; what becomes of infinity is not settled",
+            "gfx942, gfx950",
+        ),
+        NamedPolicy(
+            "integer_nearest",
+            _all(INTEGERS, CastPolicy(nan="zero")),
+            "specification",
+            "PTX ISA cvt.rni.sat: to nearest even, saturating, NaN gives 0",
+        ),
+        NamedPolicy(
+            "integer_away",
+            _all(INTEGERS, CastPolicy("nearest_away", nan="zero")),
+            "document",
+            "C's round() and libdevice.round before a saturating conversion (SGLang per_token_quant_int8)",
+        ),
+        NamedPolicy(
+            "integer_truncated",
+            _all(INTEGERS, CastPolicy("toward_zero", nan="zero")),
+            "document",
+            "a C cast after a clamp (vLLM and SGLang per-token-group int8)",
         ),
     )
 }
@@ -123,3 +237,17 @@ def check_fits(policy: CastPolicy, fmt: Format) -> None:
     """Raise ``BadInput`` for a choice that the format cannot express."""
     if policy.limit is not None and policy.limit not in values(fmt):
         raise BadInput(f"cast policy: limit={policy.limit} is not a value of {fmt.name}")
+    wrong = {
+        "overflow": policy.overflow == "special" and special_code(fmt) < 0,
+        "infinity": policy.infinity == "special" and special_code(fmt) < 0,
+        "nan": (policy.nan == "nan" and nan_code(fmt) < 0)
+        or (policy.nan == "opposite_zero" and not has_negative_zero(fmt))
+        or (policy.nan in ("min", "signed_max") and not fmt.signed),
+        "negative_zero": policy.negative_zero == "drop" and not fmt.signed,
+        "subnormals": policy.subnormals == "flush" and fmt.family in ("exponent", "integer"),
+        "limit": policy.limit is not None and fmt.family in ("exponent", "integer"),
+        "negative": policy.negative != "smallest" and (fmt.signed or (policy.negative == "nan" and nan_code(fmt) < 0)),
+        "zero": policy.zero != "smallest" and fmt.family != "exponent",
+    }
+    for choice in (name for name, is_wrong in wrong.items() if is_wrong):
+        raise BadInput(f"cast policy: {choice}={getattr(policy, choice)!r} does not fit {fmt.name} ({fmt.family})")
