@@ -7,6 +7,7 @@ answers was never written, or came from memory that was never written.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -84,15 +85,23 @@ def _named(returned: Any, outputs: Mapping[str, str]) -> tuple[dict[str, Any], l
     return dict(zip(outputs, values, strict=True)), []
 
 
+def _source(loaded: Loaded, x: Coded) -> dict[str, str]:
+    """The source format, for a kernel that asks for it by a parameter ``source``: not every format has a dtype."""
+    return {"source": x.format} if "source" in inspect.signature(loaded.function).parameters else {}
+
+
 # --- torch -----------------------------------------------------------------------------------------------------------
 
 
 def _call_torch(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], pattern: int) -> Any:
     torch = _import_torch()
-    tensor = torch.from_numpy(x.data.copy()).view(getattr(torch, x.format)).to(torch_device())
+    tensor = torch.from_numpy(x.data.copy())
+    if hasattr(torch, x.format) and format_named(x.format).family != "integer":
+        tensor = tensor.view(getattr(torch, x.format))
+    tensor = tensor.to(torch_device())
     fill = _fill_torch(torch, pattern)
     with _fresh_memory_filled(torch, ("empty", "empty_like", "empty_strided"), fill, torch.compiler.is_compiling):
-        returned = loaded.function(tensor, format_name)
+        returned = loaded.function(tensor, format_name, **_source(loaded, x))
         if tensor.is_cuda:
             torch.cuda.synchronize()
     named, wrong = _named(returned, outputs)
@@ -123,10 +132,11 @@ def _from_torch(torch: Any, value: Any, format_name: str) -> Coded:
     """A returned tensor as codes. One of another dtype keeps its own numbers, for the judge to name."""
     value = value.detach().cpu().contiguous()
     fmt = format_named(format_name)
-    typed = getattr(torch, fmt.name, None)
-    if value.dtype == typed:
+    if value.dtype == getattr(torch, fmt.name, None) and fmt.family != "integer":
         unsigned = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}[fmt.storage.itemsize]
         value = value.reshape(-1).view(unsigned).reshape(value.shape)
+    elif value.dtype == torch.int8 and fmt.name == "int8":
+        value = value.view(torch.uint8)
     elif value.dtype.is_floating_point:  # another format's buffer: its label tells the judge
         other = next((f for f in FORMATS if getattr(torch, f, None) == value.dtype), None)
         if other is not None:
@@ -159,7 +169,7 @@ def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str
         return fresh
 
     with _fresh_memory_filled(np, ("empty", "empty_like"), fill), np.errstate(all="ignore"):
-        returned = loaded.function(array, format_name)
+        returned = loaded.function(array, format_name, **_source(loaded, x))
     named, wrong = _named(returned, outputs)
     buffers = {}
     for name, value in named.items():
@@ -172,7 +182,7 @@ def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str
 
 def _numpy_type(format_name: str) -> np.dtype[Any]:
     """numpy's or ml_dtypes' type for a format."""
-    if format_name in ("float32", "float16"):
+    if format_name in ("float64", "float32", "float16", "int8", "uint8"):
         return np.dtype(format_name)
     try:
         import ml_dtypes

@@ -103,7 +103,9 @@ def step_table(source: Format, fmt: Format, policy: CastPolicy) -> tuple[Codes, 
             return encode(decode(patterns.astype(source.storage), source), fmt, policy).astype(np.int64)
 
     first_nan = (((1 << source.exponent) - 1) << source.mantissa) + 1
-    starts = np.array([0, first_nan, source.sign_bit, source.sign_bit + first_nan], np.int64)
+    # A zero stands apart: in a format without one it may be a NaN, as overflow at the other end may be.
+    plus = np.array([0, 1, first_nan], np.int64)
+    starts = np.concatenate([plus, plus + source.sign_bit])
     ends = np.array([*starts[1:], source.code_count], np.int64) - 1
     found = [starts]
     low, high = starts, ends

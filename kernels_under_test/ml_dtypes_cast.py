@@ -7,7 +7,20 @@ from narrowgauge import Cast, kernel
 
 @kernel(
     Cast("ml_dtypes"),
-    formats=("float8_e4m3fn", "float8_e4m3fnuz"),
+    formats=(
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e4m3",
+        "float8_e3m4",
+        "float8_e4m3b11fnuz",
+        "float6_e2m3fn",
+        "float6_e3m2fn",
+        "float4_e2m1fn",
+        "float8_e8m0fnu",
+        "bfloat16",
+    ),
     sources=("float32", "bfloat16", "float16"),
     owner="ml_dtypes",
     backend="numpy",

@@ -11,8 +11,10 @@ from narrowgauge import Cast, kernel
 from narrowgauge.contracts.outcome import NotExecuted
 
 SOURCES = ("float32", "bfloat16", "float16")
-FORMATS = ("float8_e4m3fn", "float8_e4m3fnuz")
+FORMATS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 RELEASE = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+if RELEASE >= (2, 13):
+    FORMATS += ("float8_e8m0fnu",)
 CLAIM = Cast("torch_from_2_13" if RELEASE >= (2, 13) else "torch_until_2_12")
 
 

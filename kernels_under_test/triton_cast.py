@@ -7,22 +7,70 @@ import triton
 import triton.language as tl
 
 from narrowgauge import Cast, kernel
-from narrowgauge.kernels_under_test.triton_codec import BLOCK, LAYOUTS, encode, load_float32_bits
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.kernels_under_test.triton_codec import (
+    BLOCK,
+    LAYOUTS,
+    decode,
+    encode,
+    encode_e8m0,
+    encode_integer,
+    load_float32_bits,
+)
 
 SOURCES = ("float32", "bfloat16", "float16")
-TRITON_TYPES = {"float8_e4m3fn": tl.float8e4nv, "float8_e4m3fnuz": tl.float8e4b8}
+OCP, FNUZ = ("float8_e4m3fn", "float8_e5m2"), ("float8_e4m3fnuz", "float8_e5m2fnuz")
+IEEE_LIKE = ("float8_e4m3", "float8_e3m4")
+FINITE = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
+NARROW = (*OCP, *FNUZ, *IEEE_LIKE, "float8_e4m3b11fnuz", *FINITE)
+TRITON_TYPES = {
+    "float8_e4m3fn": tl.float8e4nv,
+    "float8_e4m3fnuz": tl.float8e4b8,
+    "float8_e5m2": tl.float8e5,
+    "float8_e5m2fnuz": tl.float8e5b16,
+}
 
 
 @triton.jit
 def soft_cast(
-    x, codes, count,
-    BF16: tl.constexpr, BIAS: tl.constexpr, TOP: tl.constexpr, NAN: tl.constexpr, OVER: tl.constexpr,
+    x, codes, count, BF16: tl.constexpr, MANTISSA: tl.constexpr, BIAS: tl.constexpr, TOP: tl.constexpr,
+    SIGN: tl.constexpr, OVER: tl.constexpr, INFINITY: tl.constexpr, NAN_PLUS: tl.constexpr, NAN_MINUS: tl.constexpr,
     NEGATIVE_ZERO: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < count
     bits = load_float32_bits(x, offsets, mask, BF16)
-    tl.store(codes + offsets, encode(bits, BIAS, TOP, NAN, OVER, NEGATIVE_ZERO), mask)
+    code = encode(bits, MANTISSA, BIAS, TOP, SIGN, OVER, INFINITY, NAN_PLUS, NAN_MINUS, NEGATIVE_ZERO)
+    tl.store(codes + offsets, code.to(tl.uint8), mask)
+
+
+@triton.jit
+def soft_e8m0(x, codes, count, BF16: tl.constexpr, UP: tl.constexpr, OVER: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < count
+    code = encode_e8m0(load_float32_bits(x, offsets, mask, BF16), UP, OVER)
+    tl.store(codes + offsets, code.to(tl.uint8), mask)
+
+
+@triton.jit
+def soft_integer(
+    x, codes, count, BF16: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, MASK: tl.constexpr, BLOCK: tl.constexpr
+):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < count
+    code = encode_integer(load_float32_bits(x, offsets, mask, BF16), LOW, HIGH, MASK)
+    tl.store(codes + offsets, code.to(tl.uint8), mask)
+
+
+@triton.jit
+def soft_decode(
+    codes, out, count, MANTISSA: tl.constexpr, BIAS: tl.constexpr, TOP: tl.constexpr, SIGN: tl.constexpr,
+    INFINITY: tl.constexpr, NAN: tl.constexpr, TINY: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < count
+    code = tl.load(codes + offsets, mask, other=0).to(tl.int32)
+    tl.store(out + offsets, decode(code, MANTISSA, BIAS, TOP, SIGN, INFINITY, NAN, TINY), mask)
 
 
 @triton.jit
@@ -37,54 +85,111 @@ def _grid(x):
     return (triton.cdiv(x.numel(), BLOCK),)
 
 
-def launch_soft(x, format, saturate):
-    """Codes of ``x``, any shape; ``saturate`` decides what stands beyond the largest finite value."""
+def _fresh_codes(x):
+    return torch.empty(x.shape, dtype=torch.uint8, device=x.device)
+
+
+def _launch(jitted, x, *constants):
+    """Codes of ``x``, any shape."""
     x = x.contiguous()
-    codes = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
-    layout, bf16 = LAYOUTS[format], x.dtype == torch.bfloat16
-    over = layout.top if saturate else layout.nan
+    codes, bf16 = _fresh_codes(x), x.dtype == torch.bfloat16
     if x.numel():
-        soft_cast[_grid(x)](
-            x.view(torch.int16) if bf16 else x, codes, x.numel(),
-            bf16, layout.bias, layout.top, layout.nan, over, layout.negative_zero, BLOCK,
-        )  # fmt: skip
+        jitted[_grid(x)](x.view(torch.int16) if bf16 else x, codes, x.numel(), bf16, *constants, BLOCK)
     return codes
+
+
+def launch_soft(x, format, saturate):
+    """``saturate`` decides what stands beyond the largest value; a NaN becomes the largest in a format without one."""
+    layout = LAYOUTS[format]
+    over = layout.top if saturate else layout.special
+    nan = layout.nan if layout.nan >= 0 else layout.top
+    return _launch(
+        soft_cast, x, layout.mantissa, layout.bias, layout.top, layout.sign, over, over, nan, nan, layout.negative_zero
+    )
 
 
 def launch_native(x, format):
     """Codes of ``x``, any shape, by ``.to()`` inside the kernel."""
-    x = x.contiguous()
-    codes = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
+    x, codes = x.contiguous(), _fresh_codes(x)
     if x.numel():
         native_cast[_grid(x)](x, codes, x.numel(), TRITON_TYPES[format], BLOCK)
     return codes
 
 
-@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"], SOURCES, owner="narrowgauge")
+def launch_decode(codes, format):
+    """float32 values of codes, any shape."""
+    fmt, layout = format_named(format), LAYOUTS[format]
+    codes = codes.contiguous().view(torch.uint8)
+    out = torch.empty(codes.shape, dtype=torch.int32, device=codes.device)
+    if codes.numel():
+        tiny = 2.0 ** (1 - fmt.bias - fmt.mantissa)
+        soft_decode[_grid(codes)](
+            codes, out, codes.numel(), layout.mantissa, layout.bias, layout.top, layout.sign, layout.infinity,
+            layout.nan, tiny, BLOCK,
+        )  # fmt: skip
+    return out.view(torch.float32)
+
+
+# --- the kernels -----------------------------------------------------------------------------------------------------
+
+
+@kernel(Cast("ocp_saturate"), OCP, SOURCES, owner="narrowgauge")
 def triton_soft_ocp_saturate(x, format):
     return launch_soft(x, format, saturate=True)
 
 
-@kernel(Cast("ocp_nonsaturate"), ["float8_e4m3fn"], SOURCES, owner="narrowgauge")
+@kernel(Cast("ocp_nonsaturate"), OCP, SOURCES, owner="narrowgauge")
 def triton_soft_ocp_nonsaturate(x, format):
     return launch_soft(x, format, saturate=False)
 
 
-@kernel(Cast("fnuz_saturate"), ["float8_e4m3fnuz"], SOURCES, owner="narrowgauge")
+@kernel(Cast("fnuz_saturate"), FNUZ, SOURCES, owner="narrowgauge")
 def triton_soft_fnuz_saturate(x, format):
     return launch_soft(x, format, saturate=True)
 
 
-@kernel(Cast("fnuz_nonsaturate"), ["float8_e4m3fnuz"], SOURCES, owner="narrowgauge")
+@kernel(Cast("fnuz_nonsaturate"), FNUZ, SOURCES, owner="narrowgauge")
 def triton_soft_fnuz_nonsaturate(x, format):
     return launch_soft(x, format, saturate=False)
 
 
-@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"], SOURCES, owner="triton", conversion="native", library="triton")
+@kernel(Cast("ieee"), IEEE_LIKE, SOURCES, owner="narrowgauge")
+def triton_soft_ieee(x, format):
+    return launch_soft(x, format, saturate=False)
+
+
+@kernel(Cast("ptx_satfinite"), FINITE, SOURCES, owner="narrowgauge")
+def triton_soft_finite(x, format):
+    return launch_soft(x, format, saturate=True)
+
+
+@kernel(Cast("ptx_ue8m0_rp_satfinite"), ["float8_e8m0fnu"], SOURCES, owner="narrowgauge")
+def triton_soft_e8m0_up(x, format):
+    return _launch(soft_e8m0, x, 1, 254)
+
+
+@kernel(Cast("ptx_ue8m0_rz_satfinite"), ["float8_e8m0fnu"], SOURCES, owner="narrowgauge")
+def triton_soft_e8m0_down(x, format):
+    return _launch(soft_e8m0, x, 0x800000, 254)
+
+
+@kernel(Cast("integer_nearest"), ["int8", "uint8", "int4", "uint4"], SOURCES, owner="narrowgauge")
+def triton_soft_integer(x, format):
+    fmt = format_named(format)
+    low, high = (-fmt.sign_bit, fmt.sign_bit - 1) if fmt.signed else (0, fmt.code_count - 1)
+    return _launch(soft_integer, x, low, high, fmt.code_count - 1)
+
+
+@kernel(Cast("ieee"), ["float32"], NARROW, owner="narrowgauge")
+def triton_soft_decode(x, format, source):
+    return launch_decode(x, source)
+
+
+@kernel(Cast("ocp_saturate"), OCP, SOURCES, owner="triton", conversion="native", library="triton")
 def triton_native_ocp(x, format):
     return launch_native(x, format)
 
 
-@kernel(Cast("triton_amd_fnuz"), ["float8_e4m3fnuz"], SOURCES, owner="triton", conversion="native", library="triton")
+@kernel(Cast("triton_amd_fnuz"), FNUZ, SOURCES, owner="triton", conversion="native", library="triton")
 def triton_native_fnuz(x, format):
     return launch_native(x, format)

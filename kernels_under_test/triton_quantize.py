@@ -26,7 +26,8 @@ TILE = 65536 if INTERPRETED else 8192
 def quantize_rows(
     x, codes, scales, rows, columns, row_stride, bound, minimum,
     RECIPROCAL: tl.constexpr, NATIVE: tl.constexpr, TO: tl.constexpr, BF16: tl.constexpr,
-    BIAS: tl.constexpr, TOP: tl.constexpr, NAN: tl.constexpr, NEGATIVE_ZERO: tl.constexpr,
+    MANTISSA: tl.constexpr, BIAS: tl.constexpr, TOP: tl.constexpr, SIGN: tl.constexpr, NAN: tl.constexpr,
+    NEGATIVE_ZERO: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """ROWS rows a program, each whole. ``minimum`` is the floor under the scale, 0 for none."""
@@ -49,7 +50,8 @@ def quantize_rows(
     if NATIVE:
         code = clamped.to(TO).to(tl.uint8, bitcast=True)
     else:
-        code = encode(clamped.to(tl.int32, bitcast=True), BIAS, TOP, NAN, TOP, NEGATIVE_ZERO)
+        pattern = clamped.to(tl.int32, bitcast=True)
+        code = encode(pattern, MANTISSA, BIAS, TOP, SIGN, TOP, TOP, NAN, NAN, NEGATIVE_ZERO).to(tl.uint8)
     tl.store(codes + row * columns + column, code, mask)
     tl.store(scales + row, scale, row < rows)
 
@@ -69,7 +71,7 @@ def launch(x, format, reciprocal, minimum, native=False):
         x.view(torch.int16) if bf16 and not native else x, codes, scales, rows, columns, x.stride(0),
         BOUNDS[format], minimum,
         reciprocal, native, TRITON_TYPES[format], bf16 and not native,
-        layout.bias, layout.top, layout.nan, layout.negative_zero,
+        layout.mantissa, layout.bias, layout.top, layout.sign, layout.nan, layout.negative_zero,
         triton.next_power_of_2(tile_rows), padded,
     )  # fmt: skip
     return codes, scales

@@ -40,9 +40,9 @@ def decode(codes: Codes, fmt: Format) -> Values:
     top = field == (1 << fmt.exponent) - 1
     match fmt.family:
         case "ieee":
-            value = np.where(top, np.where(fraction == 0, np.copysign(np.inf, value), np.nan), value)
+            value = np.where(top, np.copysign(np.where(fraction == 0, np.inf, np.nan), value), value)
         case "fn":
-            value = np.where(top & (fraction == (1 << fmt.mantissa) - 1), np.nan, value)
+            value = np.where(top & (fraction == (1 << fmt.mantissa) - 1), np.copysign(np.nan, value), value)
         case "fnuz":
             value = np.where(code == fmt.sign_bit, np.nan, value)
     return value
@@ -89,8 +89,9 @@ def nan_code(fmt: Format) -> int:
 @cache
 def special_code(fmt: Format) -> int:
     """What overflow gives in a policy of ``special``: infinity, or NaN in a format without one. -1 without either."""
-    infinite = np.flatnonzero(np.isinf(values(fmt)))
-    return int(infinite[0]) if infinite.size else nan_code(fmt)
+    if fmt.family == "ieee":
+        return ((1 << fmt.exponent) - 1) << fmt.mantissa
+    return nan_code(fmt)
 
 
 def has_negative_zero(fmt: Format) -> bool:

@@ -197,6 +197,11 @@ def _wide(claim: Claim) -> Coded:
     return _as_source(matrix, claim)
 
 
+def _has_edges(claim: Claim) -> bool:
+    """The whole space of a 16-bit source is walked anyhow; a 32-bit destination has no list of ties."""
+    return format_named(claim.format).bits <= 8 or _is_wide(claim) and format_named(claim.format).bits <= WIDEST_TABLE
+
+
 def _is_wide(claim: Claim) -> bool:
     return format_named(claim.source).bits > WIDEST_TABLE
 
@@ -206,7 +211,13 @@ def _is_narrow(claim: Claim) -> bool:
 
 
 CASES: tuple[Case, ...] = (
-    Case("edges", "cast", _edges, "every value and tie of the destination, one code either side, every special"),
+    Case(
+        "edges",
+        "cast",
+        _edges,
+        "every value and tie of the destination, one code either side, every special",
+        applies=_has_edges,
+    ),
     Case("every_code", "cast", _every_code, "the whole space of a 16-bit source", applies=_is_narrow),
     Case("stratified", "cast", _stratified(64), "float32: every exponent, 64 mantissas", applies=_is_wide),
     Case("stratified_1m", "cast", _stratified(2048), "every exponent, 2,048 mantissas", "standard", _is_wide),

@@ -21,7 +21,7 @@ CLAMP_FINITE = CastPolicy(overflow="max", infinity="special")
 OCP = ("float8_e4m3fn", "float8_e5m2")
 FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
 FINITE = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
-IEEE = ("tfloat32", "bfloat16", "float16", "float8_e4m3", "float8_e3m4")
+IEEE = ("float32", "tfloat32", "bfloat16", "float16", "float8_e4m3", "float8_e3m4")
 E8M0 = "float8_e8m0fnu"
 INTEGERS = ("int8", "uint8", "int4", "uint4")
 
@@ -84,9 +84,14 @@ POLICIES: dict[str, NamedPolicy] = {
         ),
         NamedPolicy(
             "torch_from_2_13",
-            _all(("float8_e5m2", *FNUZ), NONSATURATE) | {"float8_e4m3fn": SATURATE},
+            _all(("float8_e5m2", *FNUZ), NONSATURATE)
+            | {
+                "float8_e4m3fn": SATURATE,
+                E8M0: CastPolicy("nearest_away", "special", "special", negative="magnitude"),
+            },
             "measured",
-            "torch 2.13.0 wheel, CPU (pytorch#178817): e4m3fn saturates, infinity too; e5m2 gives infinity, FNUZ NaN",
+            "torch 2.13.0 wheel, CPU (pytorch#178817): e4m3fn saturates, infinity too; e5m2 gives infinity, "
+            "FNUZ NaN; e8m0 ignores the sign",
             "torch >=2.13",
         ),
         NamedPolicy(

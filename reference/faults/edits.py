@@ -15,6 +15,7 @@ from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Destination, Recipe, Step
 from narrowgauge.reference.behaviour import Behaviour, Buffers
 from narrowgauge.reference.fast_codec import cast, to_float32
+from narrowgauge.reference.policies import check_fits
 from narrowgauge.reference.steps import F32
 
 Edit = Callable[[Behaviour], Behaviour | None]
@@ -28,6 +29,10 @@ def policy(**choices: Any) -> Edit:
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
         changed = replace(behaviour.policy, **choices)
+        try:
+            check_fits(changed, format_named(behaviour.format))
+        except BadInput:  # the format cannot express it: the fault cannot exist here
+            return None
         return None if changed == behaviour.policy else replace(behaviour, policy=changed)
 
     return edit

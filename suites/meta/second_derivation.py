@@ -7,13 +7,14 @@ are `fractions.Fraction`, codes are integers, and numpy only holds the arrays of
 The one idea: in every format here, the code without its sign bit (the *rank*) counts the non-negative
 values of the format in order. Continuing that count past the largest finite value gives the grid "as
 though the exponent range were unbounded above", so rounding yields a rank, and an overflow is a rank
-above the largest allowed one.
+above the largest allowed one. Two families stretch the idea a little: an integer format is a float that
+has only subnormals, spaced by 1; E8M0 has no zero, so its code 0 is rank 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from operator import index
 from typing import Any
 
@@ -37,20 +38,30 @@ class Number:
 
 @dataclass(frozen=True)
 class Layout:
-    """One format: field widths, bias, and the codes (sign bit clear) that have a special part."""
+    """One format: field widths, bias, the codes (sign bit clear) that have a special part, and the sign.
+
+    `sign` is "bit", "complement" (two's complement) or "none" (unsigned); `first` is the rank of code 0.
+    """
 
     exponent_bits: int
     mantissa_bits: int
     bias: int
     largest: int  # code of the largest finite value
     infinity: int | None
-    nan: int  # the NaN code that a cast returns
+    nan: int | None  # the NaN code that a cast returns
     has_negative_zero: bool
+    sign: str = "bit"
+    first: int = 0
 
     @property
     def sign_bit(self) -> int:
-        """The weight of the sign bit, which is also the number of ranks."""
+        """The weight of the sign bit, which is also the number of codes without it."""
         return 1 << (self.exponent_bits + self.mantissa_bits)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the values are integers, which is to say that the only spacing is 1."""
+        return self.exponent_bits == 0
 
     @property
     def finest(self) -> int:
@@ -58,24 +69,47 @@ class Layout:
         return 1 - self.bias - self.mantissa_bits
 
 
-# OCP 8-bit Floating Point Specification rev 1.0 for E4M3; LLVM APFloat and ONNX for FNUZ; IEEE-754 layouts.
+# IEEE-754 layouts; OCP 8-bit Floating Point Specification rev 1.0 for E4M3; LLVM APFloat and ONNX for FNUZ;
+# OCP Microscaling (MX) rev 1.0 for the 4- and 6-bit formats and E8M0.
 LAYOUTS: Mapping[str, Layout] = {
     "float8_e4m3fn": Layout(4, 3, 7, 0x7E, None, 0x7F, True),
     "float8_e4m3fnuz": Layout(4, 3, 8, 0x7F, None, 0x80, False),
+    "float8_e4m3b11fnuz": Layout(4, 3, 11, 0x7F, None, 0x80, False),
+    "float8_e5m2fnuz": Layout(5, 2, 16, 0x7F, None, 0x80, False),
+    "float8_e5m2": Layout(5, 2, 15, 0x7B, 0x7C, 0x7E, True),
+    "float8_e4m3": Layout(4, 3, 7, 0x77, 0x78, 0x7C, True),
+    "float8_e3m4": Layout(3, 4, 3, 0x6F, 0x70, 0x78, True),
+    "float6_e2m3fn": Layout(2, 3, 1, 0x1F, None, None, True),
+    "float6_e3m2fn": Layout(3, 2, 3, 0x1F, None, None, True),
+    "float4_e2m1fn": Layout(2, 1, 1, 0x7, None, None, True),
+    # Code c is 2**(c - 127): the exponent field, counted from rank 1, is one ahead of the code, so the bias is too.
+    "float8_e8m0fnu": Layout(8, 0, 128, 0xFE, None, 0xFF, False, "none", first=1),
     "float16": Layout(5, 10, 15, 0x7BFF, 0x7C00, 0x7E00, True),
     "bfloat16": Layout(8, 7, 127, 0x7F7F, 0x7F80, 0x7FC0, True),
+    "tfloat32": Layout(8, 10, 127, 0x3_FBFF, 0x3_FC00, 0x3_FE00, True),
     "float32": Layout(8, 23, 127, 0x7F7F_FFFF, 0x7F80_0000, 0x7FC0_0000, True),
+    "float64": Layout(11, 52, 1023, 0x7FEF_FFFF_FFFF_FFFF, 0x7FF0_0000_0000_0000, 0x7FF8_0000_0000_0000, True),
+    # Of an integer, the bits below the sign are all mantissa, and the bias makes the spacing 1.
+    "int8": Layout(0, 7, -6, 0x7F, None, None, False, "complement"),
+    "int4": Layout(0, 3, -2, 0x7, None, None, False, "complement"),
+    "uint8": Layout(0, 8, -7, 0xFF, None, None, False, "none"),
+    "uint4": Layout(0, 4, -3, 0xF, None, None, False, "none"),
 }
+SOURCES_ONLY = ("float64",)
 
 # The policy's choices; its one other field, `limit`, takes None or a value.
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "rounding": ("nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"),
     "overflow": ("max", "special"),
     "infinity": ("max", "special"),
-    "nan": ("nan", "max", "zero"),
+    "nan": ("nan", "max", "min", "signed_max", "zero", "opposite_zero"),
     "negative_zero": ("keep", "drop"),
     "subnormals": ("keep", "flush"),
+    "negative": ("smallest", "magnitude", "nan"),
+    "zero": ("smallest", "nan"),
 }
+# The fields that a policy may leave out: they matter to unsigned formats only, `zero` to E8M0 only.
+DEFAULTS: Mapping[str, str] = {"negative": "smallest", "zero": "smallest"}
 
 
 @dataclass(frozen=True)
@@ -90,6 +124,12 @@ class _Rule:
     nan: str
     negative_zero: str
     subnormals: str
+    negative: str
+    zero: str
+
+    def bound(self, negative: bool) -> int:
+        """The largest allowed rank on one side of zero: two's complement reaches one further below it."""
+        return self.largest + (negative and self.layout.sign == "complement")
 
 
 # ---------------- formats
@@ -108,17 +148,32 @@ def decode(code: int, format: str) -> Number:
     """The value of a code (format clauses). Raises ValueError for a code wider than the format."""
     layout = LAYOUTS[format]
     code = index(code)  # a numpy integer would overflow in the shifts
-    if not 0 <= code < 2 * layout.sign_bit:
+    if not 0 <= code < layout.sign_bit << (layout.sign != "none"):
         raise ValueError(f"{code:#x} is not a code of {format}")
-    negative, rank = code >= layout.sign_bit, code % layout.sign_bit
-    if negative and rank == 0 and not layout.has_negative_zero:
+    negative, rest = code >= layout.sign_bit, code % layout.sign_bit
+    if negative and layout.sign == "complement":
+        return _whole(rest - layout.sign_bit)
+    if negative and rest == 0 and not layout.has_negative_zero:
         return Number("nan", negative, Fraction(0))  # FNUZ keeps its only NaN where -0 would be
-    if rank <= layout.largest:
-        return Number("finite", negative, _rank_magnitude(rank, layout))
-    return Number("inf" if rank == layout.infinity else "nan", negative, Fraction(0))
+    if rest <= layout.largest:
+        return Number("finite", negative, _rank_magnitude(rest + layout.first, layout))
+    return Number("inf" if rest == layout.infinity else "nan", negative, Fraction(0))
+
+
+def _whole(value: int) -> Number:
+    """An integer as a Number."""
+    return Number("finite", value < 0, Fraction(abs(value)))
+
+
+def _is_zero(number: Number) -> bool:
+    return number.kind == "finite" and number.magnitude == 0
 
 
 # ---------------- rounding
+
+# Whether a magnitude that lies 0 < rest/whole < 1 of a spacing past a grid point goes to the next one, given
+# (odd, rest, whole), where `odd` is the parity of the code at the grid point nearer to zero.
+Outward = Callable[[bool, int, int], bool]
 
 
 def _floor_log2(value: Fraction) -> int:
@@ -129,10 +184,7 @@ def _floor_log2(value: Fraction) -> int:
 
 
 def _steps_outward(rounding: str, negative: bool, odd: bool, rest: int, whole: int) -> bool:
-    """Whether a magnitude that lies 0 < rest/whole < 1 of a spacing past a grid point goes to the next one.
-
-    `odd` is the parity of the significand at the nearer-to-zero point (policy clause "rounding").
-    """
+    """The `Outward` of a rounding mode, for a value of the given sign (policy clause "rounding")."""
     if rounding == "toward_zero":
         return False
     if rounding in ("up", "down"):
@@ -142,17 +194,18 @@ def _steps_outward(rounding: str, negative: bool, odd: bool, rest: int, whole: i
     return rounding == "nearest_away" or (rounding == "nearest_even" and odd)
 
 
-def _round_to_rank(magnitude: Fraction, negative: bool, layout: Layout, rounding: str) -> int:
+def _round_to_rank(magnitude: Fraction, layout: Layout, outward: Outward) -> int:
     """The rank of the rounded magnitude, on the grid that has no largest value (policy clause "rounding")."""
     if magnitude == 0:
         return 0
     spacing = max(_floor_log2(magnitude) - layout.mantissa_bits, layout.finest)
     whole = magnitude.denominator << max(spacing, 0)
     significand, rest = divmod(magnitude.numerator << max(-spacing, 0), whole)
-    if rest and _steps_outward(rounding, negative, significand % 2 == 1, rest, whole):
-        significand += 1
-    # The hidden bit adds one to the exponent field, and a significand that carried out adds one more.
-    return ((spacing - layout.finest) << layout.mantissa_bits) + significand
+    # The hidden bit adds one to the exponent field, and a significand that carries out will add one more.
+    rank = ((spacing - layout.finest) << layout.mantissa_bits) + significand
+    if rest and outward((rank - layout.first) % 2 == 1, rest, whole):
+        rank += 1
+    return max(rank, layout.first)  # where there is no zero, the smallest value stands for all below it
 
 
 # ---------------- cast
@@ -160,58 +213,95 @@ def _round_to_rank(magnitude: Fraction, negative: bool, layout: Layout, rounding
 
 def _limit_rank(limit: object, layout: Layout) -> int:
     """The rank of the largest allowed magnitude (policy clause "limit")."""
+    largest = layout.largest + layout.first
     if limit is None:
-        return layout.largest
+        return largest
     if not isinstance(limit, int | float | Fraction):
         raise TypeError(f"limit is None or a number, not {limit!r}")
     value = Fraction(limit)
-    rank = _round_to_rank(abs(value), False, layout, "toward_zero")
-    if value < 0 or rank > layout.largest or _rank_magnitude(rank, layout) != value:
+    rank = _round_to_rank(abs(value), layout, lambda odd, rest, whole: False)
+    if value < 0 or not layout.first <= rank <= largest or _rank_magnitude(rank, layout) != value:
         raise ValueError(f"limit {limit!r} is not a non-negative value of the format")
     return rank
 
 
 def _bind(policy: Mapping[str, object], format: str) -> _Rule:
-    """Check a policy and bind it to a destination. Every field is named: none has a default."""
-    if set(policy) != {*CHOICES, "limit"}:
-        raise ValueError(f"a policy has the fields {sorted([*CHOICES, 'limit'])}, not {sorted(policy)}")
+    """Check a policy and bind it to a destination. Every field is named, save that `DEFAULTS` fills in some."""
+    given = {**DEFAULTS, **policy}
+    if set(given) != {*CHOICES, "limit"}:
+        raise ValueError(f"a policy has the fields {sorted([*CHOICES, 'limit'])}, not {sorted(given)}")
     for field, choices in CHOICES.items():
-        if policy[field] not in choices:
-            raise ValueError(f"{field} is one of {choices}, not {policy[field]!r}")
+        if given[field] not in choices:
+            raise ValueError(f"{field} is one of {choices}, not {given[field]!r}")
+    if format in SOURCES_ONLY:
+        raise ValueError(f"{format} is a source only")
     layout = LAYOUTS[format]
-    return _Rule(layout, _limit_rank(policy["limit"], layout), **{field: str(policy[field]) for field in CHOICES})
+    if layout.is_integer:  # these clauses are about floats: an integer saturates, at the ends of its range
+        given |= {"limit": None, "overflow": "max", "infinity": "max", "subnormals": "keep"}
+    return _Rule(layout, _limit_rank(given["limit"], layout), **{field: str(given[field]) for field in CHOICES})
+
+
+def _nan(layout: Layout) -> int:
+    """The NaN of a format; ValueError where it has none, since no policy for it may ask for one."""
+    if layout.nan is None:
+        raise ValueError("the policy asks for a NaN, and the format has none")
+    return layout.nan
 
 
 def _special(negative: bool, layout: Layout) -> int:
     """Infinity with the sign where the format has one, else NaN (policy clauses "overflow", "infinity")."""
     if layout.infinity is None:
-        return layout.nan
+        return _nan(layout)
     return layout.infinity + negative * layout.sign_bit
 
 
 def _finish(rank: int, negative: bool, rule: _Rule) -> int:
     """The code of a finite result (policy clauses "subnormals", then "negative_zero")."""
-    if rule.subnormals == "flush" and rank < 1 << rule.layout.mantissa_bits:
+    layout = rule.layout
+    if rule.subnormals == "flush" and rank < 1 << layout.mantissa_bits:
         rank = 0
-    if rank == 0 and not (rule.layout.has_negative_zero and rule.negative_zero == "keep"):
+    if layout.sign == "complement":
+        return (-rank if negative else rank) % (2 * layout.sign_bit)
+    if rank == 0 and not (layout.has_negative_zero and rule.negative_zero == "keep"):
         negative = False
-    return rank + negative * rule.layout.sign_bit
+    return rank - layout.first + negative * layout.sign_bit
 
 
-def _cast(number: Number, rule: _Rule) -> int:
-    """`cast` under a bound policy."""
-    if number.kind == "nan":  # policy clause "nan": the sign of the NaN plays no part
-        if rule.nan == "nan":
-            return rule.layout.nan
-        return _finish(rule.largest if rule.nan == "max" else 0, False, rule)
+def _stand_in(number: Number, rule: _Rule) -> Number:
+    """The finite value that the policy puts in place of a NaN or an infinity, if it does (its "nan", "infinity")."""
+
+    def largest(negative: bool) -> Number:
+        return Number("finite", negative, _rank_magnitude(rule.bound(negative), rule.layout))
+
+    if number.kind == "inf" and rule.infinity == "max":
+        return largest(number.negative)
+    if number.kind == "nan" and rule.nan in ("max", "min", "signed_max"):
+        return largest(rule.nan == "min" or (rule.nan == "signed_max" and number.negative))
+    if number.kind == "nan" and rule.nan in ("zero", "opposite_zero"):
+        return Number("finite", rule.nan == "opposite_zero" and not number.negative, Fraction(0))
+    return number
+
+
+def _cast(number: Number, rule: _Rule, outward: Outward | None = None) -> int:
+    """`cast` under a bound policy; `outward`, where given, takes the place of the policy's rounding mode."""
+    layout = rule.layout
+    if number.kind != "finite":
+        number = _stand_in(number, rule)
+    if number.kind == "nan":
+        return _nan(layout)
+    negative = number.negative
+    if layout.sign == "none":
+        if negative and not _is_zero(number) and rule.negative != "magnitude":  # policy clause "negative"
+            return 0 if rule.negative == "smallest" else _nan(layout)
+        negative = False
     if number.kind == "inf":
-        if rule.infinity == "special":
-            return _special(number.negative, rule.layout)
-        return _finish(rule.largest, number.negative, rule)
-    rank = _round_to_rank(number.magnitude, number.negative, rule.layout, rule.rounding)
-    if rank > rule.largest and rule.overflow == "special":
-        return _special(number.negative, rule.layout)
-    return _finish(min(rank, rule.largest), number.negative, rule)
+        return _special(negative, layout)
+    if layout.first and _is_zero(number):  # policy clause "zero"
+        return 0 if rule.zero == "smallest" else _nan(layout)
+    rank = _round_to_rank(number.magnitude, layout, outward or partial(_steps_outward, rule.rounding, negative))
+    if rank > rule.bound(negative) and rule.overflow == "special":
+        return _special(negative, layout)
+    return _finish(min(rank, rule.bound(negative)), negative, rule)
 
 
 def cast(number: Number, format: str, policy: Mapping[str, object]) -> int:
@@ -224,9 +314,24 @@ def cast_codes(
 ) -> Codes:
     """`cast` of every code of `source`; the result has the shape of the input."""
     rule = _bind(policy, format)
-    given = np.asarray(codes)
+    given = np.asarray(codes, dtype=object)  # a list of small and 64-bit codes would become floats
     results = [_cast(decode(code, source), rule) for code in given.ravel().tolist()]
     return np.array(results, dtype=np.uint32).reshape(given.shape)
+
+
+def stochastic(number: Number, format: str, policy: Mapping[str, object], bits: int, width: int) -> int:
+    """`cast` to a signed float format by stochastic rounding, with the `width` random bits passed in.
+
+    The fraction of a spacing that is past the grid point nearer to zero, cut to `width` bits, is added to
+    `bits`; a carry out goes to the next grid point. The policy's `rounding` plays no part.
+    """
+    rule = _bind({**policy, "rounding": "toward_zero"}, format)
+    bits, width = index(bits), index(width)
+    if rule.layout.sign != "bit":
+        raise ValueError(f"{format} is not a signed float format")
+    if width < 0 or not 0 <= bits < 1 << width:
+        raise ValueError(f"{bits} is not an integer of {width} bits")
+    return _cast(number, rule, lambda odd, rest, whole: (rest << width) // whole + bits >= 1 << width)
 
 
 # ---------------- steps in float32
@@ -244,15 +349,6 @@ _NAN = Number("nan", False, Fraction(0))
 def _fl32(number: Number) -> Number:
     """The float32 nearest to an exact result: one rounding, overflow to infinity (float32 clause)."""
     return decode(_cast(number, _TO_FLOAT32), "float32")
-
-
-def _whole(value: int) -> Number:
-    """An integer as a Number."""
-    return Number("finite", value < 0, Fraction(abs(value)))
-
-
-def _is_zero(number: Number) -> bool:
-    return number.kind == "finite" and number.magnitude == 0
 
 
 def multiply(a: Number, b: Number) -> Number:
