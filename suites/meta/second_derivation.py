@@ -59,6 +59,11 @@ class Layout:
         return 1 << (self.exponent_bits + self.mantissa_bits)
 
     @property
+    def codes(self) -> int:
+        """The number of codes."""
+        return self.sign_bit if self.sign == "none" else 2 * self.sign_bit
+
+    @property
     def is_integer(self) -> bool:
         """Whether the values are integers, which is to say that the only spacing is 1."""
         return self.exponent_bits == 0
@@ -148,7 +153,7 @@ def decode(code: int, format: str) -> Number:
     """The value of a code (format clauses). Raises ValueError for a code wider than the format."""
     layout = LAYOUTS[format]
     code = index(code)  # a numpy integer would overflow in the shifts
-    if not 0 <= code < layout.sign_bit << (layout.sign != "none"):
+    if not 0 <= code < layout.codes:
         raise ValueError(f"{code:#x} is not a code of {format}")
     negative, rest = code >= layout.sign_bit, code % layout.sign_bit
     if negative and layout.sign == "complement":
