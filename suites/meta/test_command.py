@@ -269,7 +269,7 @@ def test_explain_a_symptom(symptom: Symptom, capsys: pytest.CaptureFixture[str])
     assert data[0]["faults"] == list(symptom.faults)
 
 
-@pytest.mark.parametrize("asked", ["!!!!", "!!!", "!!!!!!!!!!!!", "  !!!! "])
+@pytest.mark.parametrize("asked", ["!!!!", "!!!", "!", "!!!!!!!!!!!!", "  !!!! "])
 def test_explain_exclamation_marks(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = as_json(["explain", asked], capsys)
     assert [s["title"] for s in data] == ["the service answers '!!!!' or nothing at all"]
@@ -280,7 +280,7 @@ def test_explain_exclamation_marks(asked: str, capsys: pytest.CaptureFixture[str
     ("asked", "title"),
     [
         ("nan", "the service answers '!!!!' or nothing at all"),
-        ("it says hello!!!! and stops", "the service answers '!!!!' or nothing at all"),
+        ("it says hello!!! and stops", "the service answers '!!!!' or nothing at all"),
         ("our model answers !!!! since the upgrade", "the service answers '!!!!' or nothing at all"),
         ("perplexity is slightly worse", "accuracy drops a little and nothing is obviously wrong"),
         ("everything is off by a factor 2", "values are half or twice what they should be"),

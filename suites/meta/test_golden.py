@@ -377,41 +377,46 @@ def test_an_unlisted_family_gets_near_names(folder: Path) -> None:
         load(SATURATING, folder)
 
 
-def without(name: str) -> dict[str, Coded]:
-    return {n: t for n, t in stored(SATURATING).items() if n != name}
+Tensors = dict[str, Coded]
+FIRST, CODE = "bfloat16.first", "bfloat16.code"
 
 
-def replaced(name: str, tensor: Coded) -> dict[str, Coded]:
-    return stored(SATURATING) | {name: tensor}
-
-
-FIRST = "bfloat16.first"
+def with_codes(tensors: Tensors, **changed: Ints) -> Tensors:
+    """The tensors with other codes for the first patterns or the codes of bfloat16."""
+    return tensors | {f"bfloat16.{part}": Coded(tensors[f"bfloat16.{part}"].format, c) for part, c in changed.items()}
 
 
 @pytest.mark.parametrize(
-    ("tensors", "metadata", "words"),
+    ("change", "metadata", "words"),
     [
-        (stored(SATURATING), METADATA | {"schema": "narrowgauge.golden/99"}, "has schema 'narrowgauge.golden/99'"),
-        (stored(SATURATING), {}, "has schema None"),
-        (stored(SATURATING), [], "not written by narrowgauge"),
-        (stored(SATURATING), METADATA | {"rule": "ocp_nonsaturate"}, "says that it holds"),
-        (without(FIRST), METADATA, f"expected ['bfloat16.code', '{FIRST}'"),
-        ({}, METADATA, "holds no tensors"),
-        (replaced("bfloat16.last", Coded("bfloat16", np.zeros(1, np.uint16))), METADATA, "holds bfloat16.code"),
-        (replaced(FIRST, Coded("float8_e4m3fn", np.zeros(3, np.uint8))), METADATA, "is not what"),
-        (replaced(FIRST, Coded("bfloat16", np.zeros(3, np.uint16))), METADATA, "is not what"),
-        (replaced(FIRST, Coded("bfloat16", np.arange(1, 254, dtype=np.uint16))), METADATA, "is not what"),
-        (replaced(FIRST, Coded("bfloat16", np.arange(9, dtype=np.uint16))), METADATA, "tensor 'bfloat16.code'"),
-        (replaced(FIRST, Coded("bfloat16", np.zeros((1, 1), np.uint16))), METADATA, "is not what"),
+        (dict, METADATA | {"schema": "narrowgauge.golden/99"}, "has schema 'narrowgauge.golden/99'"),
+        (dict, {}, "has schema None"),
+        (dict, [], "not written by narrowgauge"),
+        (dict, METADATA | {"rule": "ocp_nonsaturate"}, "says that it holds"),
+        (lambda t: {n: c for n, c in t.items() if n != FIRST}, METADATA, f"expected ['{CODE}', '{FIRST}'"),
+        (lambda t: {}, METADATA, "holds no tensors"),
+        (lambda t: t | {"bfloat16.last": t[FIRST]}, METADATA, "holds bfloat16.code, bfloat16.first, bfloat16.last"),
+        (lambda t: with_codes(t, code=t[CODE].codes[1:]), METADATA, f"tensor '{CODE}' [255] is not what"),
+        (lambda t: with_codes(t, first=t[FIRST].codes[:0]), METADATA, "is not what"),
+        (lambda t: with_codes(t, first=np.roll(t[FIRST].codes[1:], 1)), METADATA, "is not what"),
+        (lambda t: with_codes(t, first=np.minimum(t[FIRST].codes, 1000)), METADATA, "is not what"),
+        (lambda t: with_codes(t, first=t[FIRST].codes + 1), METADATA, "is not what"),
+        (
+            lambda t: with_codes(t, first=t[FIRST].codes.reshape(1, -1), code=t[CODE].codes.reshape(1, -1)),
+            METADATA,
+            "[1, 256] is not what",
+        ),
+        (lambda t: t | {FIRST: Coded(SATURATING.format, np.arange(256, dtype=np.uint8))}, METADATA, "is not what"),
     ],
     ids=["schema", "no schema", "metadata is a list", "of another family", "tensor missing", "no tensors",
-         "tensor too many", "wrong type", "not ascending", "does not start at 0", "lengths part", "a matrix"],
+         "tensor too many", "lengths part", "empty", "shorter", "not ascending", "does not start at 0", "a matrix",
+         "wrong type"],
 )  # fmt: skip
 def test_a_file_that_the_manifest_vouches_for_is_still_checked(
-    folder: Path, tensors: Mapping[str, Coded], metadata: object, words: str
+    folder: Path, change: Callable[[Tensors], Tensors], metadata: object, words: str
 ) -> None:
     """Somebody's own folder of vectors: hashes agree, and the content is still not what is expected there."""
-    forge(folder, tensors, metadata)
+    forge(folder, change(stored(SATURATING)), metadata)
     assert problems(folder) == []
     with pytest.raises(BadInput) as raised:
         load(SATURATING, folder)
@@ -420,7 +425,7 @@ def test_a_file_that_the_manifest_vouches_for_is_still_checked(
 
 
 def test_typed_tensors_of_another_format_are_refused(folder: Path) -> None:
-    wrong = replaced("bfloat16.code", Coded("float8_e4m3fnuz", stored(SATURATING)["bfloat16.code"].codes))
+    wrong = stored(SATURATING) | {CODE: Coded("float8_e4m3fnuz", stored(SATURATING)[CODE].codes)}
     forge(folder, wrong, METADATA, typed=True)
     with pytest.raises(BadInput, match=r"tensor 'bfloat16.code' .* is not what cast-ocp_saturate"):
         load(SATURATING, folder)
@@ -441,7 +446,7 @@ def test_no_damage_raises_anything_but_bad_input(folder: Path) -> None:
     """Bytes changed at random, in the manifest and in a file that the manifest vouches for."""
     rng = random.Random(1)
     manifest, content = (folder / NAME).read_bytes(), (folder / FILE).read_bytes()
-    refused = 0  # with a message that names the place
+    refusals = []
     for number in range(160):
         damaged = bytearray(manifest if number % 2 else content)
         reach = len(damaged) if number % 4 < 2 else 700  # half of them in the header of a file
@@ -455,10 +460,11 @@ def test_no_damage_raises_anything_but_bad_input(folder: Path) -> None:
                 vouch(folder)
             load(SATURATING, folder)
         except BadInput as error:
-            refused += str(folder) in str(error)
+            refusals.append(str(error))
         (folder / NAME).write_bytes(manifest)
         (folder / FILE).write_bytes(content)
-    assert 40 < refused < 160
+    assert 40 < len(refusals) < 160
+    assert [text for text in refusals if str(folder) not in text] == []
 
 
 # --- for others to read ----------------------------------------------------------------------------------------------
