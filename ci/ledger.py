@@ -51,6 +51,7 @@ class Row:
     explanations: tuple[Explanation, ...] = ()
     mismatches: tuple[Mismatch, ...] = ()
     malformed: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
     outcome: str = "returned"
     digest: str = ""
     waiver: str = ""
@@ -68,7 +69,7 @@ class Row:
             Explanation(**{**e, "faults": tuple(e["faults"])}) for e in data.get("explanations", ())
         )
         fixed["mismatches"] = tuple(Mismatch(**{**m, "index": tuple(m["index"])}) for m in data.get("mismatches", ()))
-        for name in ("faults", "malformed"):
+        for name in ("faults", "malformed", "follows"):
             fixed[name] = tuple(data.get(name, ()))
         return cls(**fixed)
 

@@ -60,22 +60,22 @@ def launch_native(x, format):
     return codes
 
 
-@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"], SOURCES, owner="narrowgauge")
+@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"], SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_ocp_saturate(x, format):
     return launch_soft(x, format, saturate=True)
 
 
-@kernel(Cast("ocp_nonsaturate"), ["float8_e4m3fn"], SOURCES, owner="narrowgauge")
+@kernel(Cast("ocp_nonsaturate"), ["float8_e4m3fn"], SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_ocp_nonsaturate(x, format):
     return launch_soft(x, format, saturate=False)
 
 
-@kernel(Cast("fnuz_saturate"), ["float8_e4m3fnuz"], SOURCES, owner="narrowgauge")
+@kernel(Cast("fnuz_saturate"), ["float8_e4m3fnuz"], SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_fnuz_saturate(x, format):
     return launch_soft(x, format, saturate=True)
 
 
-@kernel(Cast("fnuz_nonsaturate"), ["float8_e4m3fnuz"], SOURCES, owner="narrowgauge")
+@kernel(Cast("fnuz_nonsaturate"), ["float8_e4m3fnuz"], SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_fnuz_nonsaturate(x, format):
     return launch_soft(x, format, saturate=False)
 

@@ -60,7 +60,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             "run 'narrowgauge test', or pass '-c' with the path of narrowgauge's pytest.toml"
         )
 
-
     empty = [item for item in items if is_ours(item) and not has_cell(item)]
     if empty:
         config.hook.pytest_deselected(items=empty)

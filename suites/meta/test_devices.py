@@ -229,8 +229,8 @@ def test_environment_is_set_before_anything_is_imported(tmp_path: Path) -> None:
 def test_children_end_with_their_device(host: Device) -> None:
     device = discovery.host()
     device.facts()
-    assert device._child is not None
-    process = device._child.process
+    (child,) = device._children.values()
+    process = child.process
     device.close()
     assert process.poll() is not None
     device.close()  # a second time is no error
