@@ -83,6 +83,7 @@ class Ledger:
     devices: dict[str, dict[str, Any]]  #: by target: what the child said of its surroundings
     options: dict[str, Any]
     golden: str  #: sha256 of the golden manifest
+    unselected: list[str] = field(default_factory=list)  #: ``test[cell]`` that -k, -m and the like left out
     missing: dict[str, str] = field(default_factory=dict)  #: modules of kernels that could not be loaded, and why
 
     @property
@@ -102,6 +103,7 @@ class Ledger:
             "golden_manifest_sha256": self.golden,
             "devices": self.devices,
             "missing": self.missing,
+            "unselected": self.unselected,
             "plan": sorted(self.plan),
             "not_run": sorted(self.unrun),
             "rows": [row.to_json() for row in sorted(self.rows, key=lambda r: r.id)],

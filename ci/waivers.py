@@ -36,7 +36,7 @@ class Waiver:
         return in_range and self.names(test, kernel, target)
 
     def names(self, test: str, kernel: str, target: str) -> bool:
-        """Whether this waiver is about that test, whatever is installed. Ids have brackets: they stand for themselves."""
+        """Whether this waiver is about that test, whatever is installed. Brackets of an id stand for themselves."""
         pattern = self.test.replace("[", "[[]")
         return self.kernel == kernel and self.target == target and fnmatch.fnmatchcase(test, pattern)
 

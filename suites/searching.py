@@ -40,8 +40,9 @@ def worst(judged: Sequence[Judged]) -> Judged:
     if not wrong:
         return judged[-1]
     found = wrong[-1]
-    if judged[-1].row.result in WELL and judged[-1].x is not None and found.x is not None:
-        if judged[-1].x.digest() == found.x.digest():
-            note = "not deterministic: it passed on the same input afterwards"
-            return replace(found, row=replace(found.row, reason=note), message=f"{found.message}\n{note}")
+    again = judged[-1]
+    same = again.x is not None and found.x is not None and again.x.digest() == found.x.digest()
+    if again.row.result in WELL and same:
+        note = "not deterministic: it passed on the same input afterwards"
+        return replace(found, row=replace(found.row, reason=note), message=f"{found.message}\n{note}")
     return found

@@ -111,6 +111,17 @@ def test_interval_is_as_narrow_as_its_ends() -> None:
     assert compare({"codes": e4m3(0x3B)}, {"codes": want}).total == 1
 
 
+def test_interval_into_overflow_without_saturation() -> None:
+    """From 460 to 470 in e4m3fn: 448, or NaN above 464; and nothing else."""
+    claim = Claim.parse("cast/ocp_nonsaturate/float32/float8_e4m3fn")
+    want = expected(claim, Interval(float32(460.0, -470.0), float32(470.0, -460.0)))
+    assert compare({"codes": e4m3(0x7E, 0xFE)}, want).total == 0
+    assert compare({"codes": e4m3(0x7F, 0xFF)}, want).total == 0
+    assert compare({"codes": e4m3(0x7D, 0xFD)}, want).total == 2
+    with pytest.raises(BadInput, match="from overflow to overflow"):
+        expected(claim, Interval(float32(-1000.0), float32(1000.0)))
+
+
 def test_interval_with_nan_is_refused() -> None:
     x = Interval(Coded("float32", float32(np.nan, 1.0).data[None]), Coded("float32", float32(np.nan, 2.0).data[None]))
     with pytest.raises(BadInput, match="NaN has no order"):

@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "ci": {"narrowgauge.contracts", "narrowgauge.golden", "narrowgauge.version", "packaging"},
 }
 #: modules of devices that run in the child, and may import torch and Triton inside functions
-IN_THE_CHILD = {"child", "facts", "loading", "running", "triton_driver"}
+IN_THE_CHILD = {"child", "facts", "fresh_memory", "loading", "running", "triton_driver"}
 HEAVY = {"torch", "triton"}
 
 
