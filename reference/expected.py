@@ -96,7 +96,7 @@ def _quantize_interval(behaviour: Behaviour, x: Interval) -> Expected:
             for end in (nearest, farthest)
         ]
         codes = [
-            elements(end, encode, recipe, behaviour.format, behaviour.policy)
+            elements(end, encode, recipe, behaviour.format, behaviour.last_cast)
             for end in (low, high)
             for _, encode in corners
         ]

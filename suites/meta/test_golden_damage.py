@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import random
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.golden.manifest import (
     NAME,
     SCHEMA,
-    VECTORS,
     drift,
     export,
     load,
@@ -38,14 +36,6 @@ from narrowgauge.suites.meta.golden_sets import (
 pytestmark = pytest.mark.meta
 
 # --- damage ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A copy of the vectors that a test may damage."""
-    copy = tmp_path / "vectors"
-    shutil.copytree(VECTORS, copy)
-    return copy
 
 
 def flip(path: Path, place: int) -> None:

@@ -183,6 +183,16 @@ def test_faults_that_cannot_be_told_apart_are_a_set_with_an_input_that_would() -
     assert "told apart by" in failure_message(verdict, "a kernel")
 
 
+@pytest.mark.parametrize("fault", ["fnuz.ocp_codes_written", "cast.double_rounding_float16"])
+def test_faults_of_the_last_cast_are_named_in_quantizers(fault: str) -> None:
+    """OCP bytes in an FNUZ buffer is what -m fnuz is for, and most such buffers are written by a quantizer."""
+    claim = Claim.parse("quantize/vllm.fp8_per_token_dynamic/float32/float8_e4m3fnuz")
+    x = cases_for(claim, "smoke")["rows_131"]
+    wrong = FAULTS[fault].applied_to(behaviour_of(claim))
+    assert wrong is not None
+    assert fault in judge(claim, x, wrong.run(x)).explanations[0].faults
+
+
 def test_two_faults_together() -> None:
     x = cases_for(CAST, "smoke")["edges"]
     wrong = behaviour_of(CAST)
