@@ -446,7 +446,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
     """What is started instead of pytest."""
     commands: list[list[str]] = []
 
-    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], check: bool, stdout: int | None) -> subprocess.CompletedProcess[str]:
         commands.append(command)
         return subprocess.CompletedProcess(command, 5)
 
@@ -495,7 +495,7 @@ def test_test_prints_the_ledger_of_this_run_only(
 def test_test_prints_the_ledger(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], check: bool, stdout: int | None) -> subprocess.CompletedProcess[str]:
         (tmp_path / "new.json").write_text('{"from": "this run"}')
         (tmp_path / "new.json").replace(tmp_path / "ledger.json")
         return subprocess.CompletedProcess(command, 1)
