@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from narrowgauge.contracts.files import write_whole
 from narrowgauge.contracts.outcome import How
 from narrowgauge.contracts.verdict import Explanation, Mismatch, Result
-from narrowgauge.golden.safetensors_file import write_whole
 from narrowgauge.version import __version__
 
 SCHEMA = "narrowgauge.ledger/1"
@@ -111,14 +111,6 @@ class Ledger:
 
     def write(self, path: Path) -> None:
         write_whole(path, (json.dumps(self.to_json(), indent=1, sort_keys=True) + "\n").encode())
-
-
-def counts(rows: Sequence[Row]) -> dict[str, int]:
-    """How many rows of each result."""
-    found: dict[str, int] = {}
-    for row in rows:
-        found[row.result] = found.get(row.result, 0) + 1
-    return found
 
 
 def common_faults(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Decode and encode by definition: the value of every code, and a search in that table.
 
 This is the form to read and to check against a specification. ``fast_codec`` computes the same by integer
-operations and is proved equal to this one (suites/meta/test_codec.py).
+operations and is proved equal to this one (suites/meta/test_reference.py).
 """
 
 from __future__ import annotations
