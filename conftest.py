@@ -1,3 +1,3 @@
-"""A checkout that is not installed finds the plugin here; in one that is, this is the same plugin again."""
+"""A checkout that is not installed finds the guard here; in one that is, this is the same plugin again."""
 
-pytest_plugins = ["narrowgauge.plugin"]
+pytest_plugins = ["narrowgauge.plugin.guard"]

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from narrowgauge.contracts.files import write_whole
 from narrowgauge.contracts.outcome import How
 from narrowgauge.contracts.verdict import Explanation, Mismatch, Result
-from narrowgauge.golden.safetensors_file import write_whole
 from narrowgauge.version import __version__
 
 SCHEMA = "narrowgauge.ledger/1"
@@ -51,6 +51,7 @@ class Row:
     explanations: tuple[Explanation, ...] = ()
     mismatches: tuple[Mismatch, ...] = ()
     malformed: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
     outcome: str = "returned"
     digest: str = ""
     waiver: str = ""
@@ -68,7 +69,7 @@ class Row:
             Explanation(**{**e, "faults": tuple(e["faults"])}) for e in data.get("explanations", ())
         )
         fixed["mismatches"] = tuple(Mismatch(**{**m, "index": tuple(m["index"])}) for m in data.get("mismatches", ()))
-        for name in ("faults", "malformed"):
+        for name in ("faults", "malformed", "follows"):
             fixed[name] = tuple(data.get(name, ()))
         return cls(**fixed)
 
@@ -82,6 +83,7 @@ class Ledger:
     devices: dict[str, dict[str, Any]]  #: by target: what the child said of its surroundings
     options: dict[str, Any]
     golden: str  #: sha256 of the golden manifest
+    unselected: list[str] = field(default_factory=list)  #: ``test[cell]`` that -k, -m and the like left out
     missing: dict[str, str] = field(default_factory=dict)  #: modules of kernels that could not be loaded, and why
 
     @property
@@ -101,6 +103,7 @@ class Ledger:
             "golden_manifest_sha256": self.golden,
             "devices": self.devices,
             "missing": self.missing,
+            "unselected": self.unselected,
             "plan": sorted(self.plan),
             "not_run": sorted(self.unrun),
             "rows": [row.to_json() for row in sorted(self.rows, key=lambda r: r.id)],
@@ -108,14 +111,6 @@ class Ledger:
 
     def write(self, path: Path) -> None:
         write_whole(path, (json.dumps(self.to_json(), indent=1, sort_keys=True) + "\n").encode())
-
-
-def counts(rows: Sequence[Row]) -> dict[str, int]:
-    """How many rows of each result."""
-    found: dict[str, int] = {}
-    for row in rows:
-        found[row.result] = found.get(row.result, 0) + 1
-    return found
 
 
 def common_faults(rows: Sequence[Row]) -> tuple[str, ...]:

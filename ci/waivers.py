@@ -32,12 +32,13 @@ class Waiver:
 
     def covers(self, test: str, kernel: str, target: str, versions: Mapping[str, str]) -> bool:
         """Whether this waiver is about that test, with the versions of this machine."""
-        return (
-            self.kernel == kernel
-            and self.target == target
-            and fnmatch.fnmatchcase(test, self.test.replace("[", "[[]"))  # ids have brackets: they stand for themselves
-            and all(_within(versions.get(name, ""), specifier) for name, specifier in self.versions.items())
-        )
+        in_range = all(_within(versions.get(name, ""), specifier) for name, specifier in self.versions.items())
+        return in_range and self.names(test, kernel, target)
+
+    def names(self, test: str, kernel: str, target: str) -> bool:
+        """Whether this waiver is about that test, whatever is installed. Brackets of an id stand for themselves."""
+        pattern = self.test.replace("[", "[[]")
+        return self.kernel == kernel and self.target == target and fnmatch.fnmatchcase(test, pattern)
 
     def expired(self, today: datetime.date) -> bool:
         return today > self.expires

@@ -6,16 +6,20 @@ It never imports ``narrowgauge.reference``: a kernel that could call the oracle 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
+import signal
 import sys
+import traceback
 from typing import Any
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.contracts.serial import plugged_to_json
-from narrowgauge.devices import loading, running
+from narrowgauge.devices import fresh_memory, loading, running
 from narrowgauge.devices.wire import Arena, receive, send
+
+#: how many characters of an error's first line go into a ledger
+LONGEST = 300
 
 
 class Session:
@@ -33,8 +37,7 @@ class Session:
         """Carry out one request."""
         match request["verb"]:
             case "ready":
-                with contextlib.suppress(ImportError):
-                    import torch  # noqa: F401
+                fresh_memory.watch()
                 return {"kind": "returned"}, {}
             case "describe":
                 described = [plugged_to_json(k.plugged) for k in self.kernels(request["origin"]).values()]
@@ -49,6 +52,25 @@ class Session:
         raise ValueError(f"unknown verb {request['verb']!r}")
 
 
+def told(error: BaseException, origin: str) -> str:
+    """The error in one line of bounded length, with the line of the plug-in at which it was raised."""
+    text = f"{type(error).__name__}: {error}".strip()
+    lines = text.splitlines() or [text]
+    short = lines[0][:LONGEST] + (" …" if len(lines) > 1 or len(lines[0]) > LONGEST else "")
+    folder = os.path.dirname(origin)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if folder and os.path.dirname(f.filename) == folder]
+    traceback.print_exception(error)  # whole, into what the process said
+    return f"{short} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else short
+
+
+def _end_with_parent() -> None:
+    """Have the kernel kill this process when the parent dies, however it dies; a busy child would not notice."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def main() -> None:
     """Serve requests until the parent closes the pipe."""
     parser = argparse.ArgumentParser()
@@ -56,6 +78,7 @@ def main() -> None:
     parser.add_argument("--emulate", default="")
     arguments = parser.parse_args()
     reader, writer, request_arena, answer_arena = arguments.descriptors
+    _end_with_parent()
     if arguments.emulate:
         from narrowgauge.devices import triton_driver
 
@@ -73,6 +96,6 @@ def main() -> None:
             except NotExecuted as reason:
                 answer, outputs = {"kind": "not_executed", "reason": str(reason)}, {}
             except BaseException as error:  # a plug-in may raise SystemExit; the parent must hear of it
-                answer, outputs = {"kind": "raised", "reason": running.told(error)}, {}
+                answer, outputs = {"kind": "raised", "reason": told(error, request.get("origin", ""))}, {}
             sys.stdout.flush()
-            send(answers, outgoing, answer, outputs)
+            send(answers, outgoing, {**answer, "turn": request["turn"], "pid": os.getpid()}, outputs)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import narrowgauge
 from narrowgauge.contracts.coded import Coded
@@ -33,12 +33,16 @@ START, DESCRIBE, RUN = 120.0, 120.0, 60.0
 _SAID = 2000  #: how much of the end of the child's output is kept
 
 
-class Gone(Exception):
-    """The child ended or was ended."""
+#: how the names of our own modules of kernels begin
+OWN = "narrowgauge.kernels_under_test."
 
-    def __init__(self, kind: str, reason: str) -> None:
+
+class Gone(Exception):
+    """The child ended or was ended; ``said`` is the end of what it wrote."""
+
+    def __init__(self, kind: Literal["crashed", "hung"], reason: str) -> None:
         super().__init__(reason)
-        self.kind, self.reason = kind, reason
+        self.kind, self.reason, self.said = kind, reason, ""
 
 
 class _Child:
@@ -48,6 +52,7 @@ class _Child:
         to_child, self.to_child = os.pipe()
         self.from_child, from_child = os.pipe()
         self.request, self.answer = Arena.create(), Arena.create()
+        self.turn = 0  #: number of the question; an answer with another one is somebody else's
         self.said = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the child)
         inherited = [to_child, from_child, self.request.descriptor, self.answer.descriptor]
         self.process = subprocess.Popen(
@@ -66,16 +71,20 @@ class _Child:
 
     def ask(self, message: Mapping[str, Any], buffers: Mapping[str, Coded], timeout: float) -> Any:
         """Send and wait. Raises ``Gone`` if no answer comes in time or ever."""
+        self.turn += 1
         try:
-            send(self.writer, self.request, message, buffers)
+            send(self.writer, self.request, {**message, "turn": self.turn}, buffers)
             with selectors.DefaultSelector() as selector:
                 selector.register(self.reader, selectors.EVENT_READ)
                 if not selector.select(timeout):
                     raise Gone("hung", f"no answer in {timeout:g} s")
-            return receive(self.reader, self.answer)
+            answer, outputs = receive(self.reader, self.answer)
         except (EOFError, BrokenPipeError):
             code = self.process.wait()
             raise Gone("crashed", _ending(code)) from None
+        if (answer.pop("turn"), answer.pop("pid")) != (self.turn, self.process.pid):
+            raise Gone("crashed", "a copy of its process answered too: it called fork() and let both return")
+        return answer, outputs
 
     def tail(self) -> str:
         """The end of what the child wrote to stdout and stderr."""
@@ -107,7 +116,11 @@ def _ending(code: int) -> str:
 
 @dataclass
 class Device:
-    """A place where kernels run. ``target`` is identity; ``id`` (``cuda:3``) is only where."""
+    """A place where kernels run. ``target`` is identity; ``id`` (``cuda:3``) is only where.
+
+    Each plug-in has a child of its own, so that what one of them does to torch does not reach another. The suite's own
+    kernels share one.
+    """
 
     id: str
     target: str
@@ -117,12 +130,12 @@ class Device:
     )  #: set on top of the parent's, before anything is imported
     emulates: str = ""  #: name of the architecture, for an emulated device
     note: str = ""
-    _child: _Child | None = field(default=None, repr=False)
+    _children: dict[str, _Child] = field(default_factory=dict, repr=False)
 
     def describe(self, origin: str) -> list[Plugged]:
         """The kernels of a plug-in file (a path) or module (a dotted name). Raises ``BadInput`` if it does not load."""
         try:
-            message, _ = self._ask({"verb": "describe", "origin": origin}, {}, DESCRIBE)
+            message, _ = self._ask(origin, {"verb": "describe", "origin": origin}, {}, DESCRIBE)
         except Gone as gone:
             raise BadInput(f"loading {origin} {gone.kind} its process on {self.id}: {gone.reason}") from None
         if message["kind"] == "raised":
@@ -132,7 +145,7 @@ class Device:
     def facts(self) -> dict[str, Any]:
         """Versions, driver and switches, as the child sees them. Raises ``Infrastructure`` if it does not start."""
         try:
-            message, _ = self._ask({"verb": "facts"}, {}, START)
+            message, _ = self._ask(OWN, {"verb": "facts"}, {}, START)
         except Gone as gone:
             raise Infrastructure(f"device {self.id} does not start: {gone.kind}, {gone.reason}") from None
         facts: dict[str, Any] = message["facts"]
@@ -150,35 +163,36 @@ class Device:
         }
         began = time.monotonic()
         try:
-            answer, outputs = self._ask(message, {"x": x}, timeout)
+            answer, outputs = self._ask(plugged.origin, message, {"x": x}, timeout)
         except Gone as gone:
-            return Outcome(gone.kind, reason=gone.reason, said=self._last_words, seconds=time.monotonic() - began)  # type: ignore[arg-type]
+            return Outcome(gone.kind, reason=gone.reason, said=gone.said, seconds=time.monotonic() - began)
+        said = self._children[_household(plugged.origin)].tail() if answer["kind"] == "raised" else ""
         return Outcome(
             kind=answer["kind"],
             outputs=outputs,
             reason=answer.get("reason", ""),
-            said=self._child.tail() if self._child and answer["kind"] == "raised" else "",
+            said=said,
             malformed=tuple(answer.get("malformed", ())),
             seconds=time.monotonic() - began,
         )
 
     def close(self) -> None:
-        """End the child, if there is one. The next call starts a new one."""
-        if self._child is not None:
-            self._last_words = self._child.tail()
-            self._child.end()
-            self._child = None
+        """End the children. The next call starts a new one."""
+        for child in self._children.values():
+            child.end()
+        self._children.clear()
 
-    _last_words: str = field(default="", repr=False)
-
-    def _ask(self, message: Mapping[str, Any], buffers: Mapping[str, Coded], timeout: float) -> Any:
+    def _ask(self, origin: str, message: Mapping[str, Any], buffers: Mapping[str, Coded], timeout: float) -> Any:
+        household = _household(origin)
         try:
-            if self._child is None:
-                self._child = _Child(self._full_environment(), self._arguments())
-                self._child.ask({"verb": "ready"}, {}, START)  # so that importing torch is not the kernel's time
-            return self._child.ask(message, buffers, timeout)
-        except Gone:
-            self.close()
+            if household not in self._children:
+                child = self._children[household] = _Child(self._full_environment(), self._arguments())
+                child.ask({"verb": "ready"}, {}, START)  # so that importing torch is not the kernel's time
+            return self._children[household].ask(message, buffers, timeout)
+        except Gone as gone:
+            child = self._children.pop(household)
+            gone.said = child.tail()
+            child.end()
             raise
 
     def _full_environment(self) -> dict[str, str]:
@@ -188,3 +202,8 @@ class Device:
 
     def _arguments(self) -> list[str]:
         return ["--emulate", self.emulates] if self.emulates else []
+
+
+def _household(origin: str) -> str:
+    """Which child an origin lives in: one for all of ours, else its own."""
+    return OWN if origin.startswith(OWN) else origin

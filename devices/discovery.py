@@ -10,7 +10,7 @@ from typing import Any
 
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.devices.device import Device
-from narrowgauge.devices.targets import TARGETS
+from narrowgauge.devices.targets import EMULATED, TARGETS
 
 #: hides every GPU from a child that must not see one
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
@@ -38,8 +38,8 @@ def interpreter() -> Device:
 
 def emulated(target: str) -> Device:
     """A Triton driver that compiles for a target without its hardware. Raises ``BadInput`` for an unknown one."""
-    if target not in TARGETS:
-        raise unknown("target", target, TARGETS, f"device 'emulated:{target}'")
+    if target not in EMULATED:
+        raise unknown("target", target, EMULATED, f"device 'emulated:{target}'")
     note = f"compiles for {target} ({TARGETS[target].product}); execution is not built yet"
     return Device(f"emulated:{target}", f"emulated-{target}", "emulated", dict(NO_GPU), emulates=target, note=note)
 
@@ -95,7 +95,7 @@ def default_devices() -> list[Device]:
 
 def all_devices() -> list[Device]:
     """Every device that can be named on this machine."""
-    triton = [interpreter(), *(emulated(t) for t in TARGETS)] if has_triton() else []
+    triton = [interpreter(), *(emulated(t) for t in EMULATED)] if has_triton() else []
     return [host(), *triton, *gpus()]
 
 

@@ -6,6 +6,8 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.kernels import ATTRIBUTE, Kernel, Plugged
+from narrowgauge.contracts.kernels import ATTRIBUTE, Backend, Conversion, Kernel, Plugged
 
 
 @dataclass(frozen=True)
@@ -28,20 +30,35 @@ class Loaded:
 
 def load(origin: str) -> dict[str, Loaded]:
     """The kernels of a file (a path that ends in .py) or of a module (a dotted name), by name."""
-    module = _import_file(Path(origin)) if origin.endswith(".py") else importlib.import_module(origin)
+    module = _import_file(Path(origin)) if origin.endswith(".py") else _import_module(origin)
     distribution = distribution_of(module)
     found: dict[str, Loaded] = {}
     for function in vars(module).values():
         record = getattr(function, ATTRIBUTE, None)
-        if not isinstance(record, Kernel) or function.__module__ != module.__name__:
+        if not isinstance(record, Kernel):
             continue
-        record = replace(record, backend=_backend(module)) if record.backend == "auto" else record
+        if record.name in found and found[record.name].function is not function:
+            raise BadInput(f"{origin} holds two kernels named {record.name!r}; give one of the functions another name")
+        backend = _backend(module) if record.backend == "auto" else record.backend
+        conversion = _conversion(module, backend) if record.conversion == "auto" else record.conversion
         library = _library(record.library) if record.library else distribution
         own = module.__name__.startswith("narrowgauge.kernels_under_test.")
+        record = replace(record, backend=backend, conversion=conversion)
         found[record.name] = Loaded(function, Plugged(record, origin, library, own))
     if not found:
-        raise BadInput(f"{origin} holds no kernel: no function in it is marked with @narrowgauge.kernel")
+        raise BadInput(f"{origin} holds no kernel: nothing in it is marked with @narrowgauge.kernel")
     return found
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0]:
+            raise
+        raise BadInput(
+            f"no module {name!r}; the working directory is not searched: give the file's path, or install its package"
+        ) from None
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -60,10 +77,52 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _backend(module: ModuleType) -> Any:
-    """``triton`` for a module that holds a Triton kernel, compiled or interpreted, else ``torch``."""
-    triton_types = {"JITFunction", "InterpretedFunction", "Autotuner", "Heuristics"}
-    return "triton" if any(type(v).__name__ in triton_types for v in vars(module).values()) else "torch"
+def _backend(module: ModuleType) -> Backend:
+    """``triton`` where a Triton kernel is in reach, compiled or interpreted, else ``torch``."""
+    return "triton" if _jitted(module) else "torch"
+
+
+def _conversion(module: ModuleType, backend: Backend) -> Conversion:
+    """``native`` for Triton kernels whose source names a narrow type to convert to: not for the interpreter."""
+    if backend != "triton":
+        return "soft"
+    source = "".join(str(getattr(getattr(f, "fn", f), "src", "")) or _source_of(f) for f in _jitted(module))
+    return "native" if _NARROW.search(source) else "soft"
+
+
+#: what a conversion by hardware looks like in a Triton kernel: a narrow type's name, or the type of a pointer
+_NARROW = re.compile(r"float8|bfloat16|\bfp8|element_ty")
+
+
+def _source_of(jitted: object) -> str:
+    try:
+        return inspect.getsource(getattr(jitted, "fn", jitted))  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
+
+
+def _jitted(module: ModuleType) -> list[object]:
+    """Triton kernels in a module, and in those that it imports or takes functions from."""
+    types = {"JITFunction", "InterpretedFunction", "Autotuner", "Heuristics"}
+    found: list[object] = []
+    seen, waiting = set[str](), [module]
+    while waiting:
+        current = waiting.pop()
+        if current.__name__ in seen or current.__name__.partition(".")[0] in _NOT_SEARCHED:
+            continue
+        seen.add(current.__name__)
+        for value in list(vars(current).values()):
+            if type(value).__name__ in types:
+                found.append(value)
+            elif isinstance(value, ModuleType):
+                waiting.append(value)
+            elif (home := sys.modules.get(str(getattr(value, "__module__", None)))) is not None:
+                waiting.append(home)
+    return found
+
+
+#: packages in which nobody's kernels are; the standard library is left out too
+_NOT_SEARCHED = {"torch", "triton", "numpy", "ml_dtypes", *sys.stdlib_module_names}
 
 
 def _library(name: str) -> dict[str, str]:

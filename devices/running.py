@@ -6,11 +6,8 @@ answers was never written, or came from memory that was never written.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import os
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,20 +15,13 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.formats import FORMATS, format_named
+from narrowgauge.contracts.formats import FORMATS, Format, format_named
 from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.loading import Loaded
 
 PATTERNS = (0xA5, 0x5A)
 Answer = tuple[dict[str, Any], dict[str, Coded]]
-
-
-def told(error: BaseException) -> str:
-    """The error, and where in the plug-in it was raised."""
-    here = os.path.dirname(__file__)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.dirname(f.filename) != here]
-    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"
 
 
 def run(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str]) -> Answer:
@@ -51,10 +41,19 @@ def _differing(one: Mapping[str, Coded], other: Mapping[str, Coded]) -> dict[str
     found = {}
     for name, buffer in one.items():
         data = other[name].data if name in other else buffer.data[:0]
-        apart = np.ones(buffer.shape, np.bool_) if data.shape != buffer.shape else data != buffer.data
+        apart = np.ones(buffer.shape, np.bool_) if data.shape != buffer.shape else _bits_differ(data, buffer.data)
         if apart.any():
             found[name] = apart
     return found
+
+
+def _bits_differ(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Per element, by bits: a NaN equals itself."""
+    if one.dtype != other.dtype:
+        return np.ones(one.shape, np.bool_)
+    each = (*one.shape, one.dtype.itemsize)
+    raw = (np.ascontiguousarray(a).reshape(-1).view(np.uint8).reshape(each) for a in (one, other))
+    return np.asarray(np.not_equal(*raw).any(axis=-1))
 
 
 def _unwritten(differing: Mapping[str, npt.NDArray[np.bool_]]) -> list[str]:
@@ -97,10 +96,9 @@ def _call_torch(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str
     torch = _import_torch()
     tensor = torch.from_numpy(x.data.copy())
     if hasattr(torch, x.format) and format_named(x.format).family != "integer":
-        tensor = tensor.view(getattr(torch, x.format))
+        tensor = tensor.view(getattr(torch, x.format))  # other formats travel as plain codes
     tensor = tensor.to(torch_device())
-    fill = _fill_torch(torch, pattern)
-    with _fresh_memory_filled(torch, ("empty", "empty_like", "empty_strided"), fill, torch.compiler.is_compiling):
+    with fresh_memory.filled(pattern):
         returned = loaded.function(tensor, format_name, **_source(loaded, x))
         if tensor.is_cuda:
             torch.cuda.synchronize()
@@ -110,7 +108,11 @@ def _call_torch(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str
         if not isinstance(value, torch.Tensor):
             wrong.append(f"{name} is a {type(value).__name__}, want a tensor")
             continue
-        buffers[name] = _from_torch(torch, value, outputs.get(name, "float32"))
+        codes = _from_torch(torch, value, outputs.get(name, "float32"))
+        if isinstance(codes, str):
+            wrong.append(f"{name} {codes}")
+        else:
+            buffers[name] = codes
     return buffers, wrong
 
 
@@ -128,34 +130,25 @@ def torch_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _from_torch(torch: Any, value: Any, format_name: str) -> Coded:
-    """A returned tensor as codes. One of another dtype keeps its own numbers, for the judge to name."""
+def _from_torch(torch: Any, value: Any, format_name: str) -> Coded | str:
+    """A returned tensor as codes, or what is wrong with it. One of another format keeps its label."""
     value = value.detach().cpu().contiguous()
     fmt = format_named(format_name)
     if value.dtype == getattr(torch, fmt.name, None) and fmt.family != "integer":
         unsigned = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}[fmt.storage.itemsize]
         value = value.reshape(-1).view(unsigned).reshape(value.shape)
-    elif value.dtype == torch.int8 and fmt.name == "int8":
-        value = value.view(torch.uint8)
-    elif value.dtype.is_floating_point:  # another format's buffer: its label tells the judge
+    elif value.dtype.is_floating_point or value.dtype.is_complex:  # another buffer: its label tells the judge
         other = next((f for f in FORMATS if getattr(torch, f, None) == value.dtype), None)
         if other is not None:
             return _from_torch(torch, value, other)
-        value = value.double()
-    return Coded(fmt.name, value.numpy().copy())
+        return f"is a tensor of {value.dtype}, want codes of {fmt.name} as integers or in its own dtype"
+    return Coded(fmt.name, as_bits(value.numpy().copy(), fmt))
 
 
-def _fill_torch(torch: Any, pattern: int) -> Callable[[Any], Any]:
-    raw_empty = torch.empty
-
-    def fill(tensor: Any) -> Any:
-        # While dynamo traces, tensors are stand-ins without memory.
-        if type(tensor) is torch.Tensor and tensor.untyped_storage().nbytes():
-            memory = raw_empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
-            memory.fill_(pattern)
-        return tensor
-
-    return fill
+def as_bits(data: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
+    """Signed integers of the storage's own width are its bits; others keep their numbers, for the judge to see."""
+    signed = data.dtype.kind == "i" and data.dtype.itemsize == fmt.storage.itemsize
+    return data.view(fmt.storage) if signed else data
 
 
 # --- numpy -----------------------------------------------------------------------------------------------------------
@@ -164,19 +157,15 @@ def _fill_torch(torch: Any, pattern: int) -> Callable[[Any], Any]:
 def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], pattern: int) -> Any:
     array = x.data.copy().view(_numpy_type(x.format))
 
-    def fill(fresh: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        fresh.view(np.uint8).fill(pattern)
-        return fresh
-
-    with _fresh_memory_filled(np, ("empty", "empty_like"), fill), np.errstate(all="ignore"):
+    with fresh_memory.filled(pattern), np.errstate(all="ignore"):
         returned = loaded.function(array, format_name, **_source(loaded, x))
     named, wrong = _named(returned, outputs)
     buffers = {}
     for name, value in named.items():
         fmt = format_named(outputs.get(name, "float32"))
         value = np.asarray(value)
-        codes = value.view(fmt.storage) if value.dtype == _numpy_type(fmt.name) else value
-        buffers[name] = Coded(fmt.name, np.array(codes))
+        typed = value.dtype == _numpy_type(fmt.name)
+        buffers[name] = Coded(fmt.name, np.array(value.view(fmt.storage) if typed else as_bits(value, fmt)))
     return buffers, wrong
 
 
@@ -192,29 +181,3 @@ def _numpy_type(format_name: str) -> np.dtype[Any]:
         raise BadInput(f"ml_dtypes {ml_dtypes.__version__} has no {format_name}")
     dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, format_name))
     return dtype
-
-
-# --- fresh memory ----------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _fresh_memory_filled(
-    module: Any, names: tuple[str, ...], fill: Callable[[Any], Any], leave: Callable[[], bool] = lambda: False
-) -> Iterator[None]:
-    """While this holds, the module's allocating functions give memory that ``fill`` has filled, unless ``leave()``."""
-    originals = {name: getattr(module, name) for name in names}
-
-    def filling(original: Callable[..., Any]) -> Callable[..., Any]:
-        def allocate(*args: Any, **kwargs: Any) -> Any:
-            fresh = original(*args, **kwargs)
-            return fresh if leave() else fill(fresh)
-
-        return allocate
-
-    for name, original in originals.items():
-        setattr(module, name, filling(original))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(module, name, original)

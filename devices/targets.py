@@ -20,26 +20,39 @@ class Target:
     hardware: tuple[str, ...]  #: fp8 formats that an instruction converts to
     triton: tuple[str, ...]  #: fp8 formats that Triton 3.9 converts to, by instruction or in software
     product: str
+    emulated: bool = True  #: whether it is offered as an emulated target
 
+
+#: NVIDIA: Triton converts to what the hardware has. AMD: to both, in software where the hardware has not.
+_NV, _AMD = (E4,), (E4, E4Z)
 
 TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
+        Target("sm_75", "cuda", 32, (), (), "T4", emulated=False),
         Target("sm_80", "cuda", 32, (), (), "A100"),
-        Target("sm_89", "cuda", 32, (E4,), (E4,), "L40S, RTX 4090"),
-        Target("sm_90", "cuda", 32, (E4,), (E4,), "H100, H200"),
-        Target("sm_100", "cuda", 32, (E4,), (E4,), "B200"),
-        Target("sm_103", "cuda", 32, (E4,), (E4,), "B300"),
-        Target("sm_120", "cuda", 32, (E4,), (E4,), "RTX 5090"),
-        Target("gfx90a", "hip", 64, (), (E4, E4Z), "MI250"),
-        Target("gfx942", "hip", 64, (E4Z,), (E4, E4Z), "MI300X, MI325X"),
-        Target("gfx950", "hip", 64, (E4,), (E4, E4Z), "MI350X, MI355X"),
-        Target("gfx1100", "hip", 32, (), (E4, E4Z), "RX 7900"),
-        Target("gfx1200", "hip", 32, (E4,), (E4, E4Z), "RX 9060"),
-        Target("gfx1201", "hip", 32, (E4,), (E4, E4Z), "RX 9070"),
-        Target("gfx1250", "hip", 32, (E4,), (E4, E4Z), "MI400 series"),
+        Target("sm_86", "cuda", 32, (), (), "A10, RTX 3090", emulated=False),
+        Target("sm_89", "cuda", 32, _NV, _NV, "L40S, RTX 4090"),
+        Target("sm_90", "cuda", 32, _NV, _NV, "H100, H200"),
+        Target("sm_100", "cuda", 32, _NV, _NV, "B200"),
+        Target("sm_103", "cuda", 32, _NV, _NV, "B300"),
+        Target("sm_120", "cuda", 32, _NV, _NV, "RTX 5090"),
+        Target("sm_121", "cuda", 32, _NV, _NV, "GB10", emulated=False),
+        Target("gfx90a", "hip", 64, (), _AMD, "MI250"),
+        Target("gfx940", "hip", 64, (E4Z,), _AMD, "MI300 (early silicon)", emulated=False),
+        Target("gfx941", "hip", 64, (E4Z,), _AMD, "MI300 (early silicon)", emulated=False),
+        Target("gfx942", "hip", 64, (E4Z,), _AMD, "MI300X, MI325X"),
+        Target("gfx950", "hip", 64, (E4,), _AMD, "MI350X, MI355X"),
+        Target("gfx1100", "hip", 32, (), _AMD, "RX 7900"),
+        Target("gfx1151", "hip", 32, (), _AMD, "Ryzen AI Max", emulated=False),
+        Target("gfx1200", "hip", 32, (E4,), _AMD, "RX 9060"),
+        Target("gfx1201", "hip", 32, (E4,), _AMD, "RX 9070"),
+        Target("gfx1250", "hip", 32, (E4,), _AMD, "not released"),
     )
 }
+
+#: what an emulated device can stand for
+EMULATED = tuple(name for name, target in TARGETS.items() if target.emulated)
 
 
 def target_named(name: str) -> Target:

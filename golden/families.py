@@ -65,6 +65,8 @@ def families() -> Iterator[Family]:
 
 def family_of(claim: Claim) -> Family | None:
     """The family whose vectors hold for a claim, if there is one: the same choices, under whatever name."""
+    if claim.source not in SOURCES:
+        return None
     promised = behaviour_of(claim)
     for family in families():
         if family.operation == claim.operation and family.format == claim.format:

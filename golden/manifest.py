@@ -13,6 +13,7 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, unknown
+from narrowgauge.contracts.files import write_whole
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.golden.families import (
     SOURCES,
@@ -25,7 +26,7 @@ from narrowgauge.golden.families import (
     flags,
     vectors,
 )
-from narrowgauge.golden.safetensors_file import metadata_of, read, write, write_whole
+from narrowgauge.golden.safetensors_file import metadata_of, read, write
 from narrowgauge.reference.expected import Expected
 
 SCHEMA = "narrowgauge.golden/1"

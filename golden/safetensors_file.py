@@ -5,9 +5,7 @@ loader refuses them.
 from __future__ import annotations
 
 import json
-import os
 import struct
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ import safetensors
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.files import write_whole
 from narrowgauge.contracts.formats import FORMATS, format_named
 
 #: what a header calls an array of plain integers
@@ -110,24 +109,3 @@ def metadata_of(file: TensorFile, path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadInput(f"{path} was not written by narrowgauge: its metadata has no readable 'narrowgauge' entry")
     return found
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Put a file in place in one step, so that nobody ever sees half of it. Raises ``BadInput`` where it cannot be."""
-    try:
-        _write_whole(path, content)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

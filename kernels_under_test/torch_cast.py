@@ -13,9 +13,11 @@ from narrowgauge.contracts.outcome import NotExecuted
 SOURCES = ("float32", "bfloat16", "float16")
 FORMATS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 RELEASE = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-if RELEASE >= (2, 13):
+# Nightly builds numbered 2.12 saturated already; the release of that number did not.
+SATURATES = RELEASE >= (2, 13) or (RELEASE == (2, 12) and "dev" in torch.__version__)
+CLAIM = Cast("torch_from_2_13" if SATURATES else "torch_until_2_12")
+if SATURATES:
     FORMATS += ("float8_e8m0fnu",)
-CLAIM = Cast("torch_from_2_13" if RELEASE >= (2, 13) else "torch_until_2_12")
 
 
 @kernel(CLAIM, FORMATS, SOURCES, owner="pytorch", backend="torch", library="torch", expression="x.to(torch.{format})")

@@ -133,54 +133,54 @@ def launch_decode(codes, format):
 # --- the kernels -----------------------------------------------------------------------------------------------------
 
 
-@kernel(Cast("ocp_saturate"), OCP, SOURCES, owner="narrowgauge")
+@kernel(Cast("ocp_saturate"), OCP, SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_ocp_saturate(x, format):
     return launch_soft(x, format, saturate=True)
 
 
-@kernel(Cast("ocp_nonsaturate"), OCP, SOURCES, owner="narrowgauge")
+@kernel(Cast("ocp_nonsaturate"), OCP, SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_ocp_nonsaturate(x, format):
     return launch_soft(x, format, saturate=False)
 
 
-@kernel(Cast("fnuz_saturate"), FNUZ, SOURCES, owner="narrowgauge")
+@kernel(Cast("fnuz_saturate"), FNUZ, SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_fnuz_saturate(x, format):
     return launch_soft(x, format, saturate=True)
 
 
-@kernel(Cast("fnuz_nonsaturate"), FNUZ, SOURCES, owner="narrowgauge")
+@kernel(Cast("fnuz_nonsaturate"), FNUZ, SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_fnuz_nonsaturate(x, format):
     return launch_soft(x, format, saturate=False)
 
 
-@kernel(Cast("ieee"), IEEE_LIKE, SOURCES, owner="narrowgauge")
+@kernel(Cast("ieee"), IEEE_LIKE, SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_ieee(x, format):
     return launch_soft(x, format, saturate=False)
 
 
-@kernel(Cast("ptx_satfinite"), FINITE, SOURCES, owner="narrowgauge")
+@kernel(Cast("ptx_satfinite"), FINITE, SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_finite(x, format):
     return launch_soft(x, format, saturate=True)
 
 
-@kernel(Cast("ptx_ue8m0_rp_satfinite"), ["float8_e8m0fnu"], SOURCES, owner="narrowgauge")
+@kernel(Cast("ptx_ue8m0_rp_satfinite"), ["float8_e8m0fnu"], SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_e8m0_up(x, format):
     return _launch(soft_e8m0, x, 1, 254)
 
 
-@kernel(Cast("ptx_ue8m0_rz_satfinite"), ["float8_e8m0fnu"], SOURCES, owner="narrowgauge")
+@kernel(Cast("ptx_ue8m0_rz_satfinite"), ["float8_e8m0fnu"], SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_e8m0_down(x, format):
     return _launch(soft_e8m0, x, 0x800000, 254)
 
 
-@kernel(Cast("integer_nearest"), ["int8", "uint8", "int4", "uint4"], SOURCES, owner="narrowgauge")
+@kernel(Cast("integer_nearest"), ["int8", "uint8", "int4", "uint4"], SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_integer(x, format):
     fmt = format_named(format)
     low, high = (-fmt.sign_bit, fmt.sign_bit - 1) if fmt.signed else (0, fmt.code_count - 1)
     return _launch(soft_integer, x, low, high, fmt.code_count - 1)
 
 
-@kernel(Cast("ieee"), ["float32"], NARROW, owner="narrowgauge")
+@kernel(Cast("ieee"), ["float32"], NARROW, owner="narrowgauge", conversion="soft")
 def triton_soft_decode(x, format, source):
     return launch_decode(x, source)
 

@@ -81,12 +81,12 @@ def _vllm_minimum(format):
     return 1.0 / (BOUNDS[format] * 512.0)
 
 
-@kernel(Quantize("vllm.fp8_per_token_dynamic"), FORMATS, SOURCES, owner="narrowgauge")
+@kernel(Quantize("vllm.fp8_per_token_dynamic"), FORMATS, SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_vllm_per_token(x, format):
     return launch(x, format, reciprocal=False, minimum=_vllm_minimum(format))
 
 
-@kernel(Quantize("sglang.fp8_per_token_cta"), FORMATS, SOURCES, owner="narrowgauge")
+@kernel(Quantize("sglang.fp8_per_token_cta"), FORMATS, SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_sglang_per_token(x, format):
     return launch(x, format, reciprocal=True, minimum=0.0)
 

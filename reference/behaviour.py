@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference import policies, recipes
-from narrowgauge.reference.fast_codec import cast
+from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.quantize import quantize
 
 Buffers = dict[str, Coded]
@@ -22,27 +24,37 @@ Buffers = dict[str, Coded]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """``after(rule(before(x)))``. A cast has no recipe; a quantizer's policy is that of its last step."""
+    """A rule, and what a fault does to it. A cast has no recipe; a quantizer's policy is that of its last step."""
 
     source: str
     format: str
     policy: CastPolicy
     recipe: Recipe | None = None
-    before: tuple[Callable[[Coded], Coded], ...] = ()
+    narrowed: tuple[str, ...] = ()  #: formats through which a value passes on its way to the last cast
+    written: str = ""  #: the format whose codes are really written, under the label of ``format``
     after: tuple[Callable[[Coded, Buffers], Buffers], ...] = ()  #: each is given the original x too
 
     def run(self, x: Coded) -> Buffers:
         """The outputs for one input tensor."""
-        seen = x
-        for edit in self.before:
-            seen = edit(seen)
         if self.recipe is None:
-            outputs = {"codes": cast(seen, self.format, self.policy)}
+            outputs = {"codes": self.last_cast(x)}
         else:
-            outputs = quantize(seen, self.recipe, self.format, self.policy)
+            outputs = quantize(x, self.recipe, self.format, self.last_cast)
         for change in self.after:
             outputs = change(x, outputs)
         return outputs
+
+    def last_cast(self, x: Coded) -> Coded:
+        """Codes of values, in the buffer's format by its label."""
+        for format_name in self.narrowed:
+            x = _through(x, format_name)
+        return Coded(self.format, cast(x, self.written or self.format, self.policy).data)
+
+
+def _through(x: Coded, format_name: str) -> Coded:
+    """The values after passing through a narrower format, as float32; it keeps infinities, as hardware does."""
+    narrow = cast(x, format_name, CastPolicy(overflow="special", infinity="special"))
+    return Coded("float32", to_float32(narrow).view(np.uint32))
 
 
 def behaviour_of(claim: Claim) -> Behaviour:

@@ -68,6 +68,9 @@ def _classes(got: Coded, want: Interval, output: str) -> npt.NDArray[np.uint8]:
     kind[np.isnan(g) | np.isnan(low)] = _CLASS["nan"]
     kind[np.isnan(g) & np.isnan(low)] = 0  # NaN is compared as a class: sign and payload are free
     inside = (low <= g) & (g <= high)
+    # Overflow to NaN at one end: NaN itself, or what lies from the other end outward.
+    inside |= (np.isnan(high) & ~np.isnan(low)) & (np.isnan(g) | (g >= low))
+    inside |= (np.isnan(low) & ~np.isnan(high)) & (np.isnan(g) | (g <= high))
     kind[inside] = np.where((g == 0)[inside] & (low == high)[inside], _CLASS["zero_sign"], 0)
     kind[strange[where]] = _CLASS["not_a_code"]
     result[where] = kind

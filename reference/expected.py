@@ -23,7 +23,11 @@ from narrowgauge.reference.steps import F32
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """All codes whose value lies from ``low``'s to ``high``'s. A NaN at one end is a NaN at both."""
+    """All codes whose value lies from ``low``'s to ``high``'s.
+
+    NaN at both ends is NaN. NaN at one end stands for overflow in a format without infinity: NaN, or any value from
+    the other end outward.
+    """
 
     low: Coded
     high: Coded
@@ -56,22 +60,25 @@ Expected = dict[str, Interval]
 def expected(claim: Claim, x: Coded | Interval) -> Expected:
     """The outputs that fulfil a claim for an input tensor. Raises ``BadInput`` for a claim or input that cannot be."""
     behaviour = behaviour_of(claim)
-    if x_format(x) != claim.source:
-        raise BadInput(f"{claim}: the input is {x_format(x)}; expected {claim.source}")
+    if x.format != claim.source:
+        raise BadInput(f"{claim}: the input is {x.format}; expected {claim.source}")
     if isinstance(x, Coded) or x.exact:
         exact = behaviour.run(x if isinstance(x, Coded) else x.low)
         return {name: Interval.exactly(value) for name, value in exact.items()}
     if behaviour.recipe is None:
-        return {
-            "codes": Interval(
-                cast(x.low, behaviour.format, behaviour.policy), cast(x.high, behaviour.format, behaviour.policy)
-            )
-        }
+        return {"codes": _cast_interval(behaviour, x)}
     return _quantize_interval(behaviour, x)
 
 
-def x_format(x: Coded | Interval) -> str:
-    return x.format
+def _cast_interval(behaviour: Behaviour, x: Interval) -> Interval:
+    """A cast is monotone, but for overflow to NaN, which one end may do and both may not on opposite sides."""
+    ends = Interval(cast(x.low, behaviour.format, behaviour.policy), cast(x.high, behaviour.format, behaviour.policy))
+    low, high = decode_values(ends.low), decode_values(ends.high)
+    given = decode_values(x.low), decode_values(x.high)
+    apart = np.isnan(low) & np.isnan(high) & (np.signbit(given[0]) != np.signbit(given[1]))
+    if apart.any() or (np.isnan(given[0]) != np.isnan(given[1])).any():
+        raise BadInput("an input interval from overflow to overflow, or to a NaN, says nothing; give a narrower one")
+    return ends
 
 
 def _quantize_interval(behaviour: Behaviour, x: Interval) -> Expected:
@@ -89,7 +96,7 @@ def _quantize_interval(behaviour: Behaviour, x: Interval) -> Expected:
             for end in (nearest, farthest)
         ]
         codes = [
-            elements(end, encode, recipe, behaviour.format, behaviour.policy)
+            elements(end, encode, recipe, behaviour.format, behaviour.last_cast)
             for end in (low, high)
             for _, encode in corners
         ]

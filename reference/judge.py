@@ -35,7 +35,7 @@ def judge(
     observed = isinstance(claim.contract, Observe)
     if want is None:
         want = expected(candidates(claim)[0] if observed else claim, x)
-    malformed = (*malformed, *form_of(got, want))
+    malformed = malformed or form_of(got, want)
     if malformed:
         authority = "the contract's shapes and formats" if observed else standing_of(claim).authority
         return Verdict("failed", str(claim), authority, malformed=malformed, breaks="its own claim")

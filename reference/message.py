@@ -11,7 +11,7 @@ SPELLED_OUT = 4
 
 def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
     """The whole message. ``subject`` names the kernel, formats, case and target."""
-    parts = [_headline(verdict, subject), *_reasons(verdict), f"breaks: {verdict.breaks}", _count(verdict)]
+    parts = [_headline(verdict, subject), *_reasons(verdict), _breaks(verdict), _count(verdict)]
     parts += [_table(verdict), f"claim: {verdict.claim}", f"authority: {verdict.authority}"]
     if script:
         parts.append("see it without narrowgauge:\n" + "\n".join(f"    {line}" for line in script.splitlines()))
@@ -24,7 +24,7 @@ def code_of(verdict: Verdict) -> str:
         return "FORM"
     if "not_a_code" in verdict.differences:
         return "NOT-A-CODE"
-    if not verdict.explanations:
+    if not verdict.explanations or not verdict.explanations[0].accounts_for(verdict.differing):
         return "UNEXPLAINED"
     return fault_named(verdict.explanations[0].faults[0].split(" + ")[0]).code
 
@@ -41,8 +41,17 @@ def _headline(verdict: Verdict, subject: str) -> str:
     name = best.faults[0] if len(best.faults) == 1 else f"one of {', '.join(best.faults[:SPELLED_OUT])}"
     extra = len(best.faults) - SPELLED_OUT
     name += f" and {extra} more" if extra > 0 else ""
+    if not best.accounts_for(verdict.differing):
+        nearest = f"nearest: {name} explains {best.explained} of {verdict.differing}"
+        return f"[UNEXPLAINED] {subject}: {word}, and no known fault accounts for it; {nearest}"
     how = "" if best.complete else f" explains {best.explained} of {verdict.differing}, leaves {best.left} differing"
     return f"[{code_of(verdict)}] {subject}: {name}{how}"
+
+
+def _breaks(verdict: Verdict) -> str:
+    if verdict.result == "disputed":
+        return "disputed: the expectation rests on a document, not on hardware or a measurement; nobody is blamed"
+    return f"breaks: {verdict.breaks}"
 
 
 def _reasons(verdict: Verdict) -> list[str]:

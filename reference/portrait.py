@@ -21,7 +21,8 @@ def probes(format_name: str) -> dict[str, float]:
 
 def portrait(x: Coded, codes: Coded) -> dict[str, str]:
     """For each probe that is among the inputs, what came out: "448", "nan", "-0" …"""
-    value, result = decode_values(x).ravel(), decode_values(codes).ravel()
+    stored = Coded(codes.format, codes.data.astype(format_named(codes.format).storage))  # it may have come wider
+    value, result = decode_values(x).ravel(), decode_values(stored).ravel()
     found = {}
     for name, probe in probes(codes.format).items():
         same = np.isnan(value) if np.isnan(probe) else (value == probe) & (np.signbit(value) == np.signbit(probe))

@@ -53,7 +53,7 @@ def not_run(planned: Planned, reason: str) -> Judged:
 
 def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome, verdict: Verdict) -> Judged:
     row = _row(planned, outcome, verdict=verdict)
-    if planned.claim.operation == Cast.operation and not verdict.malformed and outcome.outputs["codes"].well_formed:
+    if planned.claim.operation == Cast.operation and not verdict.malformed and "not_a_code" not in verdict.differences:
         row = replace(row, portrait=portrait(x, outcome.outputs["codes"]))
     if verdict.result == "passed":
         return Judged(row, x=x, outputs=outcome.outputs)
@@ -107,14 +107,20 @@ def with_verdict(row: Row, verdict: Verdict) -> Row:
         explanations=verdict.explanations,
         mismatches=verdict.mismatches,
         malformed=verdict.malformed,
+        follows=verdict.follows,
         reason=verdict.reason or "; ".join(verdict.malformed),
         digest=verdict.digest,
     )
 
 
 def waived(judged: Judged, waivers: Sequence[Waiver], versions: dict[str, str]) -> Judged:
-    """The same after the waivers: a failure that one covers is waived, a success that one covers is an error."""
+    """The same after the waivers: a mismatch that one covers is waived, a success that one covers is an error.
+
+    A waiver is for wrong codes. What crashed, hung, raised or came in a wrong form is another failure, and stays one.
+    """
     row = judged.row
+    if row.outcome != "returned" or row.malformed or row.result not in ("failed", "passed"):
+        return judged
     for waiver in waivers:
         if not waiver.covers(row.id, row.kernel, row.target, versions):
             continue

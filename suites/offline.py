@@ -82,7 +82,7 @@ def _judge_case(claim: Claim, case: str, x: Coded, answered: TensorFile, kernel:
         return Judged(replace(row, reason=f"the outputs file holds no tensor of case {case!r}", outcome="not_executed"))
     verdict = judge(claim, x, outputs)
     row = with_verdict(row, verdict)
-    if claim.operation == Cast.operation and not verdict.malformed and outputs["codes"].well_formed:
+    if claim.operation == Cast.operation and not verdict.malformed and "not_a_code" not in verdict.differences:
         row = replace(row, portrait=portrait(x, outputs["codes"]))
     subject = f"{kernel} ({claim.source} to {claim.format}) on {target}, case {case}"
     message = "" if verdict.result == "passed" else failure_message(verdict, subject)

@@ -45,10 +45,11 @@ class Planned:
     @property
     def markers(self) -> tuple[str, ...]:
         """Names of the pytest markers of this cell."""
-        names = [OPERATIONS[self.claim.operation], *format_named(self.claim.format).markers]
+        # A wrong code raises nothing in an engine: every cell is about a silent failure.
+        names = [OPERATIONS[self.claim.operation], "silent_failure", *format_named(self.claim.format).markers]
         if self.device.emulates:
             names.append("emulated")
-        elif self.device.target in TARGETS:
+        elif self.device.target not in ("host", "interpreter"):
             names.append("gpu")
         if self.case == "every_code":
             names.append("exhaustive")
@@ -57,10 +58,16 @@ class Planned:
     @property
     def hindrance(self) -> str:
         """Why this cell cannot be executed, known before trying; "" if nothing is known."""
-        target = TARGETS.get(self.device.emulates or self.device.target)
-        native = self.plugged.kernel.conversion == "native" and self.plugged.kernel.backend == "triton"
-        if native and target is not None and self.claim.format not in target.triton:
-            return f"{target.name} has no conversion to {self.claim.format}, in hardware or in Triton"
+        kernel = self.plugged.kernel
+        if kernel.conversion != "native" or kernel.backend != "triton" or kernel.canary:
+            return ""
+        if self.device.how == "interpreted":
+            return "it converts to a narrow type, which Triton's interpreter does wrongly (interpreter_canary)"
+        name = self.device.emulates or self.device.target
+        if name not in TARGETS:
+            return f"{name} is not in devices/targets.py: whether it converts to {self.claim.format} is not known"
+        if self.claim.format not in TARGETS[name].triton:
+            return f"{name} has no conversion to {self.claim.format}, in hardware or in Triton"
         return ""
 
 
@@ -70,7 +77,7 @@ def runs_on(plugged: Plugged, device: Device) -> bool:
     if kernel.canary:
         return device.how == "interpreted"
     if device.how == "interpreted":
-        return kernel.backend == "triton" and kernel.conversion == "soft"
+        return kernel.backend == "triton"
     if device.emulates:
         return kernel.backend == "triton"
     if device.target == "host":

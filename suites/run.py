@@ -19,7 +19,7 @@ from narrowgauge.devices.discovery import default_devices, device_named
 from narrowgauge.golden.manifest import VECTORS, load_manifest
 from narrowgauge.kernels_under_test import MODULES
 from narrowgauge.reference.inputs import Depth
-from narrowgauge.suites.planning import check_kernels
+from narrowgauge.suites.planning import Planned, check_kernels
 
 ENTRY_POINTS = "narrowgauge.kernels"
 
@@ -45,7 +45,7 @@ class Run:
     def kernels(self) -> list[Plugged]:
         """The user's kernels, then the suite's own. Raises ``BadInput`` for a file that does not load."""
         installed = [entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)]
-        chosen = [_absolute(origin) for origin in dict.fromkeys([*self.origins, *installed])]
+        chosen = list(dict.fromkeys(_absolute(origin) for origin in [*self.origins, *installed]))
         own = [module for module in MODULES if module not in self.missing]
         # Any child can describe: Triton needs no driver before the first launch.
         kernels = [p for origin in [*chosen, *own] for p in self.devices[0].describe(origin)]
@@ -62,6 +62,8 @@ class Run:
 
     def check(self) -> None:
         """Raise ``BadInput`` for anything that the options ask for and that cannot be."""
+        if not 0 < self.timeout < float("inf"):
+            raise BadInput(f"--kernel-timeout {self.timeout:g}; expected a positive number of seconds")
         self.devices, self.waivers, self.kernels  # noqa: B018  (each is computed, and checked, when asked for)
         load_manifest(self.golden)
 
@@ -69,6 +71,11 @@ class Run:
     def waivers(self) -> list[waivers.Waiver]:
         """The suite's own waivers and the user's."""
         return waivers.load([waivers.OWN, *self.waiver_files])
+
+    def is_waived(self, planned: Planned) -> bool:
+        """Whether a waiver names this cell, for whatever versions."""
+        kernel, target = planned.plugged.kernel.name, planned.device.target
+        return any(w.names(planned.id, kernel, target) for w in self.waivers)
 
     def facts(self, device: Device) -> dict[str, Any]:
         """What a device's child says of its surroundings, asked once."""

@@ -43,6 +43,14 @@ def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expe
     return "\n".join(lines)
 
 
+#: stands in for narrowgauge while the owner's file is loaded: the decorator does nothing there
+_STAND_IN = (
+    "class StandIn:  # for narrowgauge, whose decorator the file below uses\n"
+    "    def __getattr__(self, name): return lambda *a, **k: (lambda f: f)\n"
+    "sys.modules['narrowgauge'] = StandIn()"
+)
+
+
 def _imports(plugged: Plugged) -> list[str]:
     lines = [f"import numpy as np, {'ml_dtypes' if plugged.kernel.backend == 'numpy' else 'torch'}"]
     if plugged.kernel.expression:
@@ -54,6 +62,7 @@ def _imports(plugged: Plugged) -> list[str]:
     return [
         *lines,
         f"import runpy, sys; sys.path.insert(0, {folder!r})",
+        _STAND_IN,
         f"{name} = runpy.run_path({plugged.origin!r})[{name!r}]",
     ]
 
@@ -80,7 +89,9 @@ def _call(plugged: Plugged, claim: Claim) -> list[str]:
 
 def _print(plugged: Plugged, name: str, want: npt.NDArray[Any], format_name: str) -> str:
     storage = format_named(format_name).storage
-    codes = f'.view("{storage.str}")'
+    bits = f'out["{name}"].view("{storage.str}")'
     if plugged.kernel.backend != "numpy":
-        codes = f".cpu().view(torch.uint{8 * storage.itemsize}).numpy()"
-    return f'print("{name}: got", out["{name}"]{codes}.tolist(), "want", {want.tolist()})'
+        # Integers are codes as they are; a tensor of the format's own dtype is looked at as bits.
+        view = f"view(torch.uint{8 * storage.itemsize})"
+        bits = f'(lambda t: t.{view} if t.is_floating_point() else t)(out["{name}"].cpu()).numpy()'
+    return f'print("{name}: got", {bits}.tolist(), "want", {want.tolist()})'

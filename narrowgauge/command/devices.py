@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.table import Table
+from rich.text import Text
 
-from narrowgauge.command.shared import add_json, console, print_json
+from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.devices.discovery import all_devices, default_devices, gpus, has_triton
 from narrowgauge.devices.targets import TARGETS
+from narrowgauge.plugin.screen import Grid, Line, screen, show
+
+#: the width from which notes stand beside their devices
+NOTES_BESIDE = 110
 
 
 def register(subparsers: Any) -> None:
@@ -41,14 +45,15 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.json:
         print_json(rows)
         return Exit.OK
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("", "device", "target", "how", "fp8 in hardware", "fp8 in Triton", "note"):
-        table.add_column(heading)
+    headings = ("  device", "target", "how", "hardware fp8", "Triton fp8")
+    grid = Grid("", headings, "note", beside_from=NOTES_BESIDE)
     for row in rows:
-        star = "*" if row["default"] else ""
+        star = "* " if row["default"] else "  "
         hardware, triton = (_short(row[key]) for key in ("hardware_formats", "triton_formats"))
-        table.add_row(star, row["id"], row["target"], row["how"], hardware, triton, row["note"])
-    console().print(table)
+        cells = (star + row["id"], row["target"], row["how"], hardware, triton)
+        grid.lines.append(Line([Text(cell) for cell in cells], row["note"]))
+    console = screen()
+    show(console, grid.texts(console.width))
     if not gpus():
         print("\nno GPU that torch sees: that is a normal case")
     if not has_triton():

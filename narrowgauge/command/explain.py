@@ -1,4 +1,4 @@
-"""``narrowgauge explain``: a format with its values, a policy, a recipe, a fault, or a symptom."""
+"""``narrowgauge explain``: a format with its values, a policy, a recipe, a fault, a target, or a symptom."""
 
 from __future__ import annotations
 
@@ -7,28 +7,42 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
-from narrowgauge.command.shared import add_json, console, print_json
+from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
+from narrowgauge.contracts.recipe import Chain, Recipe
 from narrowgauge.contracts.verdict import Exit
+from narrowgauge.devices.discovery import emulated
+from narrowgauge.devices.targets import TARGETS, Target
+from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
 from narrowgauge.reference.codec import WIDEST_TABLE, decode, largest, nan_code, values
 from narrowgauge.reference.faults.registry import FAULTS, Fault
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.symptoms import Symptom, matching
 
-COLUMNS = 8  #: codes in one line of a value table
+#: how many codes may stand in one line of a value table; the most that fit are taken
+COLUMNS = (8, 4, 2, 1)
+#: what the clamps of recipes make of NaN
+CLAMPED = {
+    "fmin_first": "fmin with bound, then fmax with -bound: NaN becomes bound",
+    "fmax_first": "fmax with -bound, then fmin with bound: NaN becomes -bound",
+    "keep_nan": "to -bound .. bound, NaN stays NaN",
+    "none": "none",
+}
+#: every spelling of a format, in lower case
+ALIASES = {alias.lower(): f.name for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases)}
+AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN"}
 
 
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="explain a format, a policy, a recipe, a fault, or a symptom",
-        description='For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, cast.ties_away, "!!!!".',
+        help="explain a format, a policy, a recipe, a fault, a target, or a symptom",
+        description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, cast.ties_away, TIES (the "
+        'word in brackets of a failure), gfx942, MI300, "!!!!".',
     )
     parser.add_argument("what", metavar="NAME", help="a name of any of these, or a symptom in your own words")
     add_json(parser)
@@ -36,34 +50,104 @@ def register(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace, rest: list[str]) -> int:
-    data, shown = explanation(arguments.what)
+    console = screen()
+    data, shown = explanation(arguments.what, console.width)
     if arguments.json:
         print_json(data)
     else:
-        screen: Console = console()
-        screen.print(shown)
+        show(console, shown)
     return Exit.OK
 
 
-def explanation(what: str) -> tuple[Any, Any]:
-    """JSON-able data, and the same for a screen. Raises ``BadInput`` for what nothing is known of."""
+def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
+    """JSON-able data, and the same in lines for a screen. Raises ``BadInput`` for what nothing is known of."""
     if what in POLICIES:
-        return dataclasses.asdict(POLICIES[what]), _policy(POLICIES[what])
+        return dataclasses.asdict(POLICIES[what]), _policy(POLICIES[what], width)
     if what in RECIPES:
-        data = dataclasses.asdict(RECIPES[what])
-        return data, Text("\n".join([f"{what}: a recipe", *(f"  {k}: {v}" for k, v in data.items() if k != "name")]))
+        return dataclasses.asdict(RECIPES[what]), _recipe(RECIPES[what], width)
     if what in FAULTS:
-        return _fault_data(FAULTS[what]), _fault(FAULTS[what])
-    try:
+        return _fault_data(FAULTS[what]), _fault(FAULTS[what], width)
+    if what.lower() in ALIASES:
         fmt = format_named(what)
+        return _format_data(fmt), _format(fmt, width)
+    targets = _targets(what)
+    if targets:
+        data = [dataclasses.asdict(target) for target in targets]
+        return data, [text for target in targets for text in _target(target, width)]
+    word = what.strip().strip("[]")
+    symptoms = matching(what)
+    # "NAN" is the word of a failure, "nan" what somebody sees
+    of_code = [f for f in FAULTS.values() if f.code == (word if symptoms else word.upper())]
+    if of_code:
+        return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
+    if symptoms:
+        return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
+    known = [*FORMATS, *POLICIES, *RECIPES, *FAULTS, *TARGETS]
+    raise unknown("format, policy, recipe, fault, target or symptom", what, known, aliases=ALIASES)
+
+
+# --- targets ---------------------------------------------------------------------------------------------------------
+
+
+def _targets(what: str) -> list[Target]:
+    """The target of a name, however a device or a ledger spells it, or those of a product."""
+    name = what.strip().lower().removeprefix("emulated").lstrip(":-")
+    if name in TARGETS:
+        return [TARGETS[name]]
+    if len(name) < 3 or not any(map(str.isdigit, name)):
+        return []
+    return [t for t in TARGETS.values() if any(word.startswith(name) for word in _product_words(t))]
+
+
+def _product_words(target: Target) -> list[str]:
+    """ "RTX 4090" is found as "rtx 4090" and as "4090"."""
+    products = target.product.lower().split(", ")
+    return [*products, *(word for product in products for word in product.split())]
+
+
+def _target(target: Target, width: int) -> list[Text]:
+    try:
+        device = f"{emulated(target.name).id}, or a GPU of this kind"
     except BadInput:
-        pass
-    else:
-        return _format_data(fmt), _format(fmt)
-    found = matching(what)
-    if found:
-        return [dataclasses.asdict(s) for s in found], Group(*map(_symptom, found))
-    raise unknown("format, policy, recipe, fault or symptom", what, [*FORMATS, *POLICIES, *RECIPES, *FAULTS])
+        device = "a GPU of this kind"
+    said = (
+        ("product:", target.product),
+        ("backend:", f"{target.backend}, {target.warp} lanes to a warp"),
+        ("fp8 in hardware:", ", ".join(target.hardware) or "none"),
+        ("fp8 in Triton:", ", ".join(target.triton) or "none"),
+        ("device:", device),
+    )
+    return [Text(f"{target.name}: a target", "bold"), *facts(said, width)]
+
+
+# --- recipes ---------------------------------------------------------------------------------------------------------
+
+
+def _recipe(recipe: Recipe, width: int) -> list[Text]:
+    apply = "times" if recipe.apply == "mul" else "divided by"
+    row = "row" if recipe.granularity == "token" else recipe.granularity
+    said = [
+        ("one scale for:", f"a {recipe.granularity} ({row})" if row != recipe.granularity else f"a {row}"),
+        ("amax:", f"the largest magnitude of the {row}; {AMAX[recipe.amax_nan]}"),
+        *((f"{name}:", _steps(chain)) for name, chain in recipe.constants),
+        ("scale:", _steps(recipe.scale)),
+        ("encode:", _steps(recipe.encode)),
+        ("apply:", f"x {apply} encode"),
+        ("clamp:", CLAMPED[recipe.clamp]),
+        *((f"to {d.format}:", f"bound {d.bound:g}, cast {d.cast}") for d in recipe.destinations),
+        ("source:", recipe.source),
+    ]
+    return [Text(f"{recipe.name}: a recipe", "bold"), *facts(said, width)]
+
+
+def _steps(chain: Chain) -> str:
+    """``("amax", ("div", "bound"))`` is "amax, div bound"."""
+    steps = (step if isinstance(step, str) else " ".join(_operand(part) for part in step) for step in chain)
+    return ", ".join(steps)
+
+
+def _operand(part: float | str) -> str:
+    return part if isinstance(part, str) else f"{part:.9g}"
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------
@@ -94,50 +178,46 @@ def _format_data(fmt: Format) -> dict[str, Any]:
     return {"name": fmt.name, **_format_facts(fmt), "values": table}
 
 
-def _format(fmt: Format) -> Any:
-    facts = Table(title=fmt.name, title_justify="left", box=None, pad_edge=False, show_header=False, title_style="bold")
-    for name, value in _format_facts(fmt).items():
-        facts.add_row(name, value)
+def _format(fmt: Format, width: int) -> list[Text]:
+    texts = [Text(fmt.name, "bold"), *facts(_format_facts(fmt).items(), width, indent=0)]
     if fmt.bits > 8:
-        return facts
-    table = Table(title="\nvalue of each code", title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column("code")
-    for column in range(COLUMNS):
-        table.add_column(f"+{column}", justify="right")
-    for row in range(0, fmt.code_count, COLUMNS):
-        table.add_row(f"{row:#04x}", *(f"{v:.8g}" for v in values(fmt)[row : row + COLUMNS]))
-    return Group(facts, table)
+        return texts
+    shown = [f"{v:.8g}" for v in values(fmt)]
+    for columns in COLUMNS:
+        cells = max(map(len, shown))
+        grid = Grid("", ["code", *(f"+{c}".rjust(cells) for c in range(columns))])
+        for row in range(0, fmt.code_count, columns):
+            grid.lines.append(Line([Text(f"{row:#04x}"), *(Text(v.rjust(cells)) for v in shown[row : row + columns])]))
+        if grid.width <= width:
+            break
+    return [*texts, Text(), Text("value of each code"), *grid.texts(width)]
 
 
 # --- policies, faults, symptoms --------------------------------------------------------------------------------------
 
 
-def _policy(named: NamedPolicy) -> Any:
-    table = Table(
-        title=f"{named.name}: a cast policy", title_justify="left", box=None, pad_edge=False, title_style="bold"
-    )
-    table.add_column("choice")
-    for format_name in named.by_format:
-        table.add_column(format_name)
+def _policy(named: NamedPolicy, width: int) -> list[Text]:
+    grid = Grid("", ["choice", *named.by_format])
     for choice in dataclasses.fields(next(iter(named.by_format.values()))):
-        table.add_row(choice.name, *(str(getattr(p, choice.name)) for p in named.by_format.values()))
-    lines = f"\nauthority: {named.authority}\nevidence: {named.evidence}"
-    return Group(table, Text(lines + (f"\napplies to: {named.applies}" if named.applies else "")))
+        cells = (choice.name, *(str(getattr(p, choice.name)) for p in named.by_format.values()))
+        grid.lines.append(Line([Text(cell) for cell in cells]))
+    said = [("authority:", named.authority), ("evidence:", named.evidence), ("applies to:", named.applies)]
+    known = [(name, value) for name, value in said if value]
+    return [Text(f"{named.name}: a cast policy", "bold"), *grid.texts(width), Text(), *facts(known, width, indent=0)]
 
 
 def _fault_data(fault: Fault) -> dict[str, Any]:
     return {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault) if f.name != "edit"}
 
 
-def _fault(fault: Fault) -> Text:
+def _fault(fault: Fault, width: int) -> list[Text]:
     seen = ", ".join(fault.reports) or "no public report that we know of"
-    return Text.assemble(
-        (f"{fault.name} [{fault.code}]", "bold"),
-        f"\n  one sees: {fault.symptom}\n  cause:    {fault.cause}\n  seen in:  {seen}",
-    )
+    said = (("one sees:", fault.symptom), ("cause:", fault.cause), ("seen in:", seen))
+    return [Text(f"{fault.name} [{fault.code}]", "bold"), *facts(said, width)]
 
 
-def _symptom(symptom: Symptom) -> Any:
-    parts: list[Any] = [Text(symptom.title, "bold"), Text(f"  {symptom.why}"), Text("  candidates:")]
-    parts += [Text(f"    {name}: {FAULTS[name].cause}") for name in symptom.faults]
-    return Group(*parts, Text(f"  next: {symptom.look}\n"))
+def _symptom(symptom: Symptom, width: int) -> list[Text]:
+    causes = [(f"{name}:", FAULTS[name].cause) for name in symptom.faults]
+    texts = [Text(symptom.title, "bold"), *(Text("  ") + line for line in folded(symptom.why, width - 2))]
+    texts += [Text("  candidates:"), *facts(causes, width, indent=4)]
+    return [*texts, *facts([("next:", symptom.look)], width), Text()]

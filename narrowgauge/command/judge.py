@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from narrowgauge.ci.ledger import Ledger
-from narrowgauge.command.shared import PIPED_WIDTH, add_json, print_json
+from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.verdict import Exit
+from narrowgauge.plugin.screen import screen
 from narrowgauge.plugin.tables import summary
 from narrowgauge.suites.offline import judge_files
 
@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
         for one in judged:
             if one.message:
                 print(one.message, end="\n\n")
-        print(summary(ledger, PIPED_WIDTH, colour=sys.stdout.isatty()), end="")
+        console = screen()
+        print(summary(ledger, console.width, colour=console.is_terminal and not console.no_color), end="")
     results = {row.result for row in rows}
     if "failed" in results:
         return Exit.FAILED

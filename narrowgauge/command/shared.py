@@ -6,17 +6,6 @@ import argparse
 import json
 from typing import Any
 
-from rich.console import Console
-
-#: a table that is printed into a file or a pipe is this wide
-PIPED_WIDTH = 160
-
-
-def console() -> Console:
-    """A console that does not fold tables when nobody's screen limits them."""
-    screen = Console(highlight=False)
-    return screen if screen.is_terminal else Console(highlight=False, width=PIPED_WIDTH)
-
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import narrowgauge
+from narrowgauge.contracts.verdict import Exit
 from narrowgauge.plugin.options import OUT
 
 PACKAGE = Path(narrowgauge.__file__).parent
 #: the last place to look for modules is this very package's, for a checkout that is not installed
-BOOTSTRAP = "import sys; sys.path.append(sys.argv.pop(1)); import pytest; sys.exit(pytest.console_main())"
+BOOTSTRAP = "import sys; sys.path.append(sys.argv.pop(1)); import pytest; sys.exit(pytest.main())"
+#: where pytest's own output goes with --json
+STDERR = 2
 
 
 def register(subparsers: Any) -> None:
@@ -28,7 +35,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--kernels", action="append", default=[], metavar="FILE", help="a file of kernels to plug in")
     parser.add_argument("-m", dest="markers", default="", metavar="EXPRESSION", help="markers, for example: -m fnuz")
     parser.add_argument("--meta", action="store_true", help="run the suite's tests of itself too")
-    parser.add_argument("--json", action="store_true", help="print the ledger as JSON after pytest's output")
+    parser.add_argument("--json", action="store_true", help="print the ledger as JSON; pytest's output goes to stderr")
     parser.add_argument("--help-all", action="store_true", help="pytest's own help, with the suite's options")
     parser.set_defaults(run=run, passes_on=True)
 
@@ -42,7 +49,7 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     marked = ["-m", markers] if markers else []
     ledger = _out(rest) / "ledger.json"
     before = _identity(ledger)
-    code = _pytest(str(PACKAGE / "suites"), *meta, *marked, *kernels, *rest)
+    code = _pytest(str(PACKAGE / "suites"), *meta, *marked, *kernels, *rest, output=STDERR if arguments.json else None)
     if arguments.json:
         print("{}" if _identity(ledger) in (None, before) else ledger.read_text())
     return code
@@ -56,7 +63,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _pytest(*arguments: str) -> int:
+def _pytest(*arguments: str, output: int | None = None) -> int:
     """Run pytest in a process of its own: it has to be there before narrowgauge is imported, to rewrite its assertions.
 
     rootdir and ini are given, which pytest would otherwise take from the caller's project. Nothing is cached: the
@@ -64,7 +71,26 @@ def _pytest(*arguments: str) -> int:
     """
     fixed = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE.parent}", "-p", "no:cacheprovider"]
     command = [sys.executable, "-P", "-c", BOOTSTRAP, str(PACKAGE.parent), *fixed, *arguments]
-    return subprocess.run(command, check=False).returncode
+    with _waiting_through_interrupts():
+        code = subprocess.run(command, check=False, stdout=output).returncode
+    return Exit.INTERRUPTED if code == -signal.SIGINT else code
+
+
+@contextmanager
+def _waiting_through_interrupts() -> Iterator[None]:
+    """Ctrl-C reaches pytest too, which ends its tests and writes its ledger: let it.
+
+    A handler that does nothing, since what is ignored here would be ignored by the process that is started.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _without_meta(markers: str) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+#: how many near names an error suggests
+NEAR = 3
 
 
 class NarrowgaugeError(Exception):
@@ -18,10 +21,17 @@ class Infrastructure(NarrowgaugeError, RuntimeError):
     """The machine or the installation failed, not a kernel."""
 
 
-def unknown(kind: str, given: str, known: Iterable[str], where: str = "", aliases: Iterable[str] = ()) -> BadInput:
-    """An error for a name that is not in a table, with the nearest names that are."""
+def unknown(
+    kind: str, given: str, known: Iterable[str], where: str = "", aliases: Mapping[str, str] | None = None
+) -> BadInput:
+    """An error for a name that is not in a table, with the nearest names that are.
+
+    ``aliases`` are other spellings, each with the name that it stands for: what is suggested is always a name.
+    """
     names = sorted(known)
-    near = difflib.get_close_matches(given, [*names, *aliases], n=3, cutoff=0.5)
+    meant = {**(aliases or {}), **{name: name for name in names}}
+    found = difflib.get_close_matches(given, meant, n=len(meant) or 1, cutoff=0.5)
+    near = list(dict.fromkeys(meant[spelling] for spelling in found))[:NEAR]
     place = f" in {where}" if where else ""
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
     return BadInput(f"unknown {kind} {given!r}{place}; {hint}")

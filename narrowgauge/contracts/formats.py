@@ -118,7 +118,7 @@ def format_named(name: str) -> Format:
     """The format of that name or alias (case does not matter). Raises ``BadInput`` with near names."""
     found = _BY_ANY_NAME.get(name.lower())
     if found is None:
-        raise unknown("format", name, FORMATS, aliases=_BY_ANY_NAME)
+        raise unknown("format", name, FORMATS, aliases={alias: f.name for alias, f in _BY_ANY_NAME.items()})
     return found
 
 

@@ -16,8 +16,9 @@ from narrowgauge.contracts.operations import Cast, Claim, Contract, Observe, Qua
 #: What a kernel is made of; it decides on which devices the kernel is run.
 #: ``torch`` tensors and operations; ``triton`` as torch, but launches Triton kernels; ``numpy`` arrays on the host.
 Backend = Literal["auto", "torch", "triton", "numpy"]
-#: ``soft`` computes codes by integer operations; ``native`` leaves the conversion to the hardware's own instruction
-Conversion = Literal["soft", "native"]
+#: ``soft`` computes codes by integer operations; ``native`` leaves the conversion to the hardware's own instruction;
+#: ``auto`` looks at the sources of Triton kernels for the name of a narrow type
+Conversion = Literal["auto", "soft", "native"]
 
 ATTRIBUTE = "__narrowgauge__"
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -60,7 +61,7 @@ def kernel(
     *,
     owner: str = "unowned",
     backend: Backend = "auto",
-    conversion: Conversion = "soft",
+    conversion: Conversion = "auto",
     library: str = "",
     expression: str = "",
     canary: bool = False,

@@ -37,6 +37,10 @@ class Explanation:
     def complete(self) -> bool:
         return self.left == 0
 
+    def accounts_for(self, differing: int) -> bool:
+        """Whether this is an answer: it reproduces everything, or at least half of the elements that differ."""
+        return self.complete or 2 * self.explained >= differing
+
 
 @dataclass(frozen=True)
 class Mismatch:

@@ -6,10 +6,13 @@ import csv
 import importlib.util
 import io
 
+from narrowgauge.ci.ledger import Row
 from narrowgauge.suites.judging import Judged
 
-#: what raises nothing in an engine is what matters most
-SEVERITY = {"failed": "critical", "disputed": "minor", "waived": "minor", "not_executed": "trivial", "passed": "normal"}
+#: what is at stake in every cell, whatever its result: a wrong code raises nothing in an engine
+AT_STAKE = "critical"
+#: in one that a waiver covers: somebody knows
+KNOWN = "minor"
 
 
 def attach(judged: Judged) -> None:
@@ -21,7 +24,7 @@ def attach(judged: Judged) -> None:
     row = judged.row
     allure.dynamic.feature(row.operation)
     allure.dynamic.story(f"{row.rule} to {row.format}")
-    allure.dynamic.severity(SEVERITY[row.result])
+    allure.dynamic.severity(severity(row))
     allure.dynamic.label("owner", row.owner)
     for name in ("kernel", "source", "format", "case", "target", "rule"):
         allure.dynamic.parameter(name, getattr(row, name))
@@ -36,6 +39,11 @@ def attach(judged: Judged) -> None:
         allure.attach(mismatch_table(judged), name="mismatches", attachment_type=kinds.CSV)
     if judged.script:
         allure.attach(judged.script, name="standalone script", attachment_type=kinds.TEXT)
+
+
+def severity(row: Row) -> str:
+    """By what is at stake; the result is Allure's own field."""
+    return KNOWN if row.waiver else AT_STAKE
 
 
 def mismatch_table(judged: Judged) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-import narrowgauge.suites
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import NarrowgaugeError
 from narrowgauge.plugin import allure_report
@@ -23,12 +21,11 @@ from narrowgauge.suites.run import Run
 Judge = Callable[..., None]
 #: the name under which a ledger row travels with a report
 ROW = "narrowgauge_row"
-SUITES = Path(narrowgauge.suites.__file__).parent
 
 
-def is_ours(item: pytest.Item) -> bool:
-    """Whether a test is one of the suites', reached by whatever path."""
-    return SUITES.resolve() in item.path.resolve().parents
+def stable(nodeid: str) -> str:
+    """The id of a test of ours, the same from a checkout's suites/, through the package, and from a wheel."""
+    return "narrowgauge/" + nodeid[nodeid.find("suites/") :]
 
 
 def has_cell(item: pytest.Item) -> bool:
@@ -45,6 +42,12 @@ class Bench:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.hung: dict[tuple[str, str], str] = {}  #: kernel and target of a call that never ended, and its case
+        self.whole: set[str] = set()  #: ``test[cell]`` of everything that was planned before anything was deselected
+
+    @property
+    def findings(self) -> dict[str, Any]:
+        """What the process that owns the run needs to know at its end, as JSON can hold it."""
+        return {"devices": self.run.known_facts, "whole": sorted(self.whole)}
 
     def cell(self, item: pytest.Item) -> Judge:
         """The function that a test calls with its cell and inputs."""
@@ -84,13 +87,14 @@ def parametrize(metafunc: pytest.Metafunc, cells: Callable[[Run], Sequence[Plann
         planned = cells(bench_of(metafunc.config).run)
     except NarrowgaugeError as error:
         raise pytest.UsageError(str(error)) from None
+    bench_of(metafunc.config).whole |= {f"{metafunc.function.__name__}[{p.id}]" for p in planned}
     params = [pytest.param(p, id=p.id, marks=[getattr(pytest.mark, m) for m in p.markers]) for p in planned]
     metafunc.parametrize("planned", params)
 
 
 def record(item: pytest.Item, judged: Judged) -> None:
     """Attach the row to the test's report, under the test's own id, and to Allure if it is there."""
-    data = judged.row.to_json() | {"id": item.nodeid}
+    data = judged.row.to_json() | {"id": stable(item.nodeid)}
     item.user_properties.append((ROW, json.dumps(data)))
     allure_report.attach(judged)
 

@@ -16,8 +16,7 @@ OUT = Path(".narrowgauge")
 
 
 def add(parser: pytest.Parser) -> None:
-    """Register options and the ini key that marks a configuration as ours."""
-    parser.addini("narrowgauge_ini", "set to 'suite' in the configuration that narrowgauge's suites need", default="")
+    """Register options."""
     group = parser.getgroup("narrowgauge", "narrowgauge: conformance of low-precision kernels")
     group.addoption(
         "--kernels", action="append", default=[], metavar="FILE", dest="narrowgauge_kernels",
@@ -51,11 +50,6 @@ def add(parser: pytest.Parser) -> None:
         "--out", default=OUT, metavar="DIR", type=Path, dest="narrowgauge_out",
         help=f"where the ledger goes (default: {OUT})",
     )  # fmt: skip
-
-
-def is_our_configuration(config: pytest.Config) -> bool:
-    """Whether the ini file in force is the suite's own."""
-    return bool(config.getini("narrowgauge_ini") == "suite")
 
 
 def load_hypothesis_profile() -> None:

@@ -30,7 +30,7 @@ def port_verdict(ledger: Ledger) -> PortVerdict:
     """Read the answer from a ledger."""
     rows = [row for row in ledger.rows if "fnuz" in format_named(row.format).markers]
     theirs, own = [r for r in rows if not r.own], [r for r in rows if r.own]
-    lost = len(ledger.unrun)
+    lost = (*ledger.unrun, *ledger.unselected)
     own_state, own_text = _answer(own, lost)
     if not theirs:
         return PortVerdict(
@@ -40,22 +40,34 @@ def port_verdict(ledger: Ledger) -> PortVerdict:
     return PortVerdict(state, f"porting to FNUZ: {text}\n  apart from that, narrowgauge's own kernels: {own_text}")
 
 
-def _answer(rows: Sequence[Row], lost: int) -> tuple[State, str]:
+def _answer(rows: Sequence[Row], lost: Sequence[str]) -> tuple[State, str]:
     paths: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         paths.setdefault((row.kernel, row.claim), []).append(row)
     failed = sorted({kernel for (kernel, _), cells in paths.items() if any(c.result == "failed" for c in cells)})
     if failed:
         return "NOT READY", f"NOT READY: {', '.join(failed)} failed"
-    unknown = [key for key, cells in paths.items() if not _verified(cells)]
-    if unknown or lost or not paths:
-        why = f", and {lost} planned tests did not run" if lost else ""
-        names = ", ".join(sorted({kernel for kernel, _ in unknown}))
-        what = f" ({names}: not executed for gfx942)" if names else ""
-        return "UNKNOWN", f"UNKNOWN {len(unknown)} of {len(paths)} paths{what}{why}"
-    return "READY", f"READY: {len(paths)} of {len(paths)} paths verified"
+    unknown = {key: why for key, cells in paths.items() if (why := _doubt(cells, lost))}
+    if not unknown and paths:
+        return "READY", f"READY: {len(paths)} of {len(paths)} paths verified"
+    reasons: dict[str, set[str]] = {}
+    for (kernel, _), why in unknown.items():
+        reasons.setdefault(why, set()).add(kernel)
+    told = "; ".join(f"{', '.join(sorted(kernels))}: {why}" for why, kernels in sorted(reasons.items()))
+    return "UNKNOWN", f"UNKNOWN {len(unknown)} of {len(paths)} paths" + (f" ({told})" if told else "")
 
 
-def _verified(cells: Sequence[Row]) -> bool:
+def _doubt(cells: Sequence[Row], lost: Sequence[str]) -> str:
+    """Why a path is not verified; "" if it is."""
     there = [c for c in cells if c.target in FNUZ_TARGETS or c.backend == "numpy"]
-    return bool(there) and all(c.result == "passed" for c in there)
+    if not there or any(c.result != "passed" for c in there):
+        return "not executed for gfx942"
+    first, targets = there[0], {c.target for c in there}
+    for cell in lost:
+        name = cell.partition("[")[2].rstrip("]")
+        mine = name.startswith(f"{first.source}-{first.format}-") and name.endswith(
+            tuple(f"-{first.kernel}-{target}" for target in targets)
+        )
+        if mine:
+            return f"only some of its cases were run, not {name}"
+    return ""

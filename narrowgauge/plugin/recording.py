@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,12 +13,19 @@ from narrowgauge.ci.ledger import Ledger, Row
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.golden.manifest import NAME
 from narrowgauge.plugin import options
-from narrowgauge.plugin.cells import ROW
+from narrowgauge.plugin.cells import ROW, stable
 from narrowgauge.plugin.porting import port_verdict
 from narrowgauge.plugin.tables import summary
 
 #: test functions of this name prefix hold cells of the plan; the suite's tests of itself have none
-CELL = "::test_cell"
+CELL = "test_cell"
+#: the name under which a worker hands on what it found
+HANDED = "narrowgauge_findings"
+
+
+def is_cell(nodeid: str) -> bool:
+    """Whether a test judges a cell of the plan, by the name of its function."""
+    return nodeid.split("[")[0].rpartition("::")[2].startswith(CELL)
 
 
 class Recorder:
@@ -28,15 +36,16 @@ class Recorder:
         self.plan: set[str] = set()
         self.rows: dict[str, Row] = {}
         self.devices: dict[str, dict[str, Any]] = {}
+        self.whole: set[str] = set()
 
     # --- the plan ---
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.plan |= {item.nodeid for item in session.items if CELL in item.nodeid}
+        self.plan |= {stable(item.nodeid) for item in session.items if is_cell(item.nodeid)}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        self.plan |= {i for i in ids if CELL in i}
+        self.plan |= {stable(i) for i in ids if is_cell(i)}
 
     # --- results ---
 
@@ -48,7 +57,12 @@ class Recorder:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        self.devices |= getattr(node, "workeroutput", {}).get("narrowgauge_devices", {})
+        self.take(getattr(node, "workeroutput", {}).get(HANDED, {}))
+
+    def take(self, findings: Mapping[str, Any]) -> None:
+        """What a process that judged found out besides its rows."""
+        self.devices |= findings.get("devices", {})
+        self.whole |= set(findings.get("whole", ()))
 
     # --- the end ---
 
@@ -68,6 +82,7 @@ class Recorder:
                 "keyword": option.keyword,
             },
             golden=hashlib.sha256(manifest.read_bytes()).hexdigest() if manifest.exists() else "",
+            unselected=sorted(self.whole - {i.rpartition("::")[2] for i in self.plan}),
             missing=options.run_of(self.config).missing,
         )
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from narrowgauge.ci.ledger import Ledger, Row, common_faults
 from narrowgauge.contracts.verdict import Result
+from narrowgauge.plugin.screen import PIPED_WIDTH, Grid, Line, brief, on_screen, screen, show
 from narrowgauge.reference.portrait import probes
 
 #: in the order in which a cell of the table names them
@@ -22,20 +21,27 @@ STYLE: dict[Result, str] = {
     "not_executed": "dim",
 }
 WORD: dict[Result, str] = {"not_executed": "not run"}
-#: columns that the tables need; a log file has as many as it takes
-WIDTH = 160
+#: how many different reasons, and how many faults of a set, stand in a line
+REASONS, FAULTS_NAMED = 2, 4
+#: a screen narrower than this does without the claims, and one narrower than that has no room for reasons in a column
+WITH_CLAIMS, WITH_WHY = 150, 110
 
 
 def summary(ledger: Ledger, width: int, colour: bool) -> str:
-    """What was judged, what each cast does at its edge, and what was not executed."""
+    """What was judged, what each cast does at its edge, and what was not executed.
+
+    ``width`` is that of the terminal; a file or a pipe gets tables of ``PIPED_WIDTH``.
+    """
     text = io.StringIO()
-    console = Console(file=text, width=max(width, WIDTH), force_terminal=colour, no_color=not colour, highlight=False)
-    console.print(_judged(ledger.rows))
+    width = width if colour or on_screen() else PIPED_WIDTH
+    console = screen(text, width, colour)
+    show(console, _judged(ledger.rows).texts(width))
     edge = _edges(ledger.rows)
-    if edge.row_count:
-        console.print(edge)
-    for line in _not_executed(ledger):
-        console.print(line)
+    if edge.lines:
+        show(console, ["", *edge.texts(width)])
+    lost = _not_executed(ledger)
+    if lost:
+        show(console, ["", *lost])
     return text.getvalue()
 
 
@@ -47,23 +53,20 @@ def _groups(rows: Iterable[Row]) -> dict[tuple[bool, str, str], list[Row]]:
     return found
 
 
-def _judged(rows: Sequence[Row]) -> Table:
+def _judged(rows: Sequence[Row]) -> Grid:
     """One line a kernel and format, one column a target."""
-    table = Table(title="what was judged", title_justify="left", box=None, pad_edge=False, header_style="bold")
     executed = {row.target for row in rows if row.result != "not_executed"}
     column = {t: "emulated" if t.startswith("emulated-") and t not in executed else t for t in {r.target for r in rows}}
-    headings = sorted(set(column.values()), key=lambda t: (t.startswith("emulated"), t))
-    for heading in ("kernel", "claims", "format", *headings):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("why", overflow="fold")
-    first_own = True
-    for (own, kernel, format_name), cells in _groups(rows).items():
-        if own and first_own and table.row_count:
-            table.add_section()
-        first_own = first_own and not own
-        results = [_results([c for c in cells if column[c.target] == heading]) for heading in headings]
-        table.add_row(kernel, cells[0].rule, format_name.removeprefix("float8_"), *results, _why(cells))
-    return table
+    targets = sorted(set(column.values()), key=lambda t: (t.startswith("emulated"), t))
+    grid = Grid(
+        "what was judged", ["kernel", "claims", "format", *targets], "why",
+        optional="claims", optional_from=WITH_CLAIMS, beside_from=WITH_WHY,
+    )  # fmt: skip
+    for (_, kernel, format_name), cells in _groups(rows).items():
+        names = (kernel, cells[0].rule, format_name.removeprefix("float8_"))
+        results = [_results([c for c in cells if column[c.target] == target]) for target in targets]
+        grid.lines.append(Line([*map(Text, names), *results], _why(cells)))
+    return grid
 
 
 def _results(cells: Sequence[Row]) -> Text:
@@ -77,15 +80,14 @@ def _why(cells: Sequence[Row]) -> str:
     """The shortest true reason for what is not a pass."""
     wrong = [c for c in cells if c.result in ("failed", "disputed")]
     if not wrong:
-        notes = dict.fromkeys(c.reason for c in cells if c.reason and c.result in ("waived", "passed"))
-        return "; ".join(notes)
-    reasons = list(dict.fromkeys(c.reason for c in wrong if c.reason))
+        return _reasons(c.reason for c in cells if c.result in ("waived", "passed"))
+    reasons = _reasons(c.reason for c in wrong)
     if reasons:
-        return "; ".join(reasons[:2])
+        return reasons
     common = common_faults(wrong)
     if common:
-        return " or ".join(common)
-    told = dict.fromkeys(" or ".join(c.faults) + ("" if c.left == 0 else " (in part)") for c in wrong if c.faults)
+        return _any_of(common)
+    told = dict.fromkeys(_any_of(c.faults) + ("" if c.left == 0 else " (in part)") for c in wrong if _answered(c))
     if told:
         return "; ".join(told)
     kinds: dict[str, int] = {}
@@ -94,22 +96,43 @@ def _why(cells: Sequence[Row]) -> str:
     return "unexplained: " + ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
 
 
-def _edges(rows: Sequence[Row]) -> Table:
-    table = Table(
-        title="\nwhat each cast returned at the edge of its range", title_justify="left", box=None, pad_edge=False,
-        header_style="bold",
-    )  # fmt: skip
-    for heading in ("kernel", "target", "format", "tie", "1000", "inf", "-inf", "nan", "-0"):
-        table.add_column(heading)
+def _reasons(texts: Iterable[str]) -> str:
+    different = list(dict.fromkeys(brief(text) for text in texts if text))
+    return brief("; ".join(different[:REASONS]))
+
+
+def _any_of(faults: Sequence[str]) -> str:
+    """The names of a set, as many as a line takes; each is whole."""
+    more = len(faults) - FAULTS_NAMED
+    return " or ".join(faults[:FAULTS_NAMED]) + (f" or {more} more" if more > 0 else "")
+
+
+def _answered(row: Row) -> bool:
+    return bool(row.explanations) and row.explanations[0].accounts_for(sum(row.differences.values()))
+
+
+def _edges(rows: Sequence[Row]) -> Grid:
+    grid = Grid(
+        "what each cast returned at the edge of its range",
+        ["kernel", "target", "format", "tie", "1000", "inf", "-inf", "nan", "-0"],
+    )
     shown = sorted((r for r in rows if r.portrait), key=lambda r: (r.own, r.kernel, r.format, r.target))
     for key in dict.fromkeys((r.kernel, r.target, r.format) for r in shown):
         cells = [r for r in shown if (r.kernel, r.target, r.format) == key]
         names = probes(key[2])
         seen = [list(dict.fromkeys(c.portrait[p] for c in cells if p in c.portrait)) for p in names]
-        texts = [" / ".join(values) if len(values) < 3 else f"{len(values)} answers" for values in seen]
+        texts = [_answers(values) for values in seen]
         tie = next(iter(names)).removeprefix("tie ")
-        table.add_row(key[0], key[1], key[2].removeprefix("float8_"), f"{tie} -> {texts[0]}", *texts[1:])
-    return table
+        values = (key[0], key[1], key[2].removeprefix("float8_"), f"{tie} -> {texts[0]}", *texts[1:])
+        grid.lines.append(Line([Text(value) for value in values]))
+    return grid
+
+
+def _answers(values: Sequence[str]) -> str:
+    """What a cast returned for one input in all cases that asked for it."""
+    if len(values) > 2 or any("different" in value for value in values):
+        return "several"
+    return " / ".join(values)
 
 
 def _not_executed(ledger: Ledger) -> list[str]:
@@ -117,11 +140,10 @@ def _not_executed(ledger: Ledger) -> list[str]:
     reasons: dict[str, int] = {}
     for row in ledger.rows:
         if row.result == "not_executed":
-            short = row.reason.split(":")[0]
-            place = f"{row.target}: {short}"
+            place = f"{row.target}: {brief(row.reason.split(':')[0])}"
             reasons[place] = reasons.get(place, 0) + 1
     lines = [f"not executed: {count} on {place}" for place, count in sorted(reasons.items())]
-    lines += [f"not executed: all of {module}: {reason}" for module, reason in sorted(ledger.missing.items())]
+    lines += [f"not executed: all of {module}: {brief(reason)}" for module, reason in sorted(ledger.missing.items())]
     if ledger.unrun:
         lines.append(f"planned and never run: {len(ledger.unrun)}, first {ledger.unrun[0]}")
-    return [f"\n{lines[0]}", *lines[1:]] if lines else []
+    return lines

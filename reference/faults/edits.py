@@ -11,17 +11,13 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Destination, Recipe, Step
 from narrowgauge.reference.behaviour import Behaviour, Buffers
-from narrowgauge.reference.fast_codec import cast, to_float32
+from narrowgauge.reference.fast_codec import to_float32
 from narrowgauge.reference.policies import check_fits
 from narrowgauge.reference.steps import F32
 
 Edit = Callable[[Behaviour], Behaviour | None]
-
-#: an intermediate format in a chain of conversions keeps infinities, as hardware does
-IEEE = CastPolicy(overflow="special", infinity="special")
 
 
 def policy(**choices: Any) -> Edit:
@@ -39,16 +35,12 @@ def policy(**choices: Any) -> Edit:
 
 
 def through(format_name: str) -> Edit:
-    """The input passes through a narrower format first: two roundings where one is right."""
-
-    def narrow(x: Coded) -> Coded:
-        narrowed = cast(x, format_name, IEEE)
-        return Coded("float32", to_float32(narrowed).view(np.uint32))
+    """A value passes through a narrower format before the last cast: two roundings where one is right."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.source == format_name or behaviour.recipe is not None:
+        if behaviour.recipe is None and behaviour.source == format_name:
             return None
-        return replace(behaviour, before=(*behaviour.before, narrow))
+        return replace(behaviour, narrowed=(*behaviour.narrowed, format_name))
 
     return edit
 
@@ -137,12 +129,8 @@ def written_as(of: str, other: str) -> Edit:
     """The buffer is labelled ``of``, its bytes are codes of ``other``."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.format != of or behaviour.recipe is not None:
+        if behaviour.format != of or behaviour.written:
             return None
-
-        def relabel(_: Coded, outputs: Buffers) -> Buffers:
-            return outputs | {"codes": Coded(of, outputs["codes"].data.astype(format_named(of).storage))}
-
-        return replace(behaviour, format=other, after=(*behaviour.after, relabel))
+        return replace(behaviour, written=other)
 
     return edit

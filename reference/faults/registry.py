@@ -21,7 +21,8 @@ class Fault:
     edit: Edit
     symptom: str  #: what a user of the kernel sees
     cause: str  #: what was done wrong
-    reports: tuple[str, ...]  #: public reports in which it was seen; empty for one we have not seen reported
+    #: public reports that say just this, and libraries in which it was measured or read; empty where we know of none
+    reports: tuple[str, ...]
 
     def applied_to(self, behaviour: Behaviour) -> Behaviour | None:
         """The faulty behaviour, or None where this fault cannot exist."""
@@ -53,7 +54,7 @@ FAULTS: dict[str, Fault] = {
             edits.policy(rounding="toward_zero"),
             "half of all codes are one too small in magnitude; outputs are biased toward zero",
             "the low bits are cut instead of rounded",
-            ("triton interpreter fp32 to bf16, measured", "vllm int8 group quantizer, measured"),
+            ("triton interpreter fp32 to bf16, measured", "vllm int8 group quantizer, measured", "pto-isa#318"),
         ),
         Fault(
             "cast.overflow_to_nan",
@@ -77,7 +78,7 @@ FAULTS: dict[str, Fault] = {
             edits.policy(infinity="special"),
             "an infinity becomes NaN although finite overflow saturates",
             "only finite values are clamped",
-            ("triton#11667",),
+            (),
         ),
         Fault(
             "cast.infinity_saturates",
@@ -93,7 +94,7 @@ FAULTS: dict[str, Fault] = {
             edits.policy(nan="max"),
             "a NaN becomes the largest finite number: nothing downstream can notice it",
             "fmin(x, max) returns the number when the other operand is NaN",
-            ("vllm per-tensor fp8 CUDA path, read", "triton#8322"),
+            ("vllm per-tensor fp8 CUDA path, read", "Model-Optimizer NVFP4, measured"),
         ),
         Fault(
             "cast.nan_to_zero",
@@ -101,7 +102,7 @@ FAULTS: dict[str, Fault] = {
             edits.policy(nan="zero"),
             "a NaN becomes zero: nothing downstream can notice it",
             "a conversion to integer or a nan_to_num stands before the cast",
-            ("transformers#42746",),
+            ("torchao quantize_affine int8, measured", "compressed-tensors NVFP4, measured"),
         ),
         Fault(
             "cast.subnormals_flushed",
@@ -109,7 +110,7 @@ FAULTS: dict[str, Fault] = {
             edits.policy(subnormals="flush"),
             "small values vanish: everything below the smallest normal is zero",
             "the exponent is clamped at the smallest normal without shifting the significand",
-            ("triton#7382", "rocm-libraries#7517", "FBGEMM#2714"),
+            (),
         ),
         Fault(
             "cast.negative_zero_lost",
@@ -117,7 +118,7 @@ FAULTS: dict[str, Fault] = {
             edits.policy(negative_zero="drop"),
             "-0 and negative underflow become +0",
             "the sign is multiplied in (x * sign(x)) instead of copied",
-            ("microxcaling, measured", "composable_kernel#2640"),
+            ("microxcaling, measured", "breccia, measured", "rocm-libraries#7517"),
         ),
         Fault(
             "cast.double_rounding_float16",
@@ -125,7 +126,7 @@ FAULTS: dict[str, Fault] = {
             edits.through("float16"),
             "0.4 % of random values are one code off; float16 and bfloat16 inputs never show it in the normal range",
             "float32 is narrowed to float16 and that to fp8",
-            ("triton#11753", "triton#10846", "openvino#30057"),
+            ("triton#11753", "triton#10846", "triton#7382", "OpenVINO Convert, measured"),
         ),
         Fault(
             "cast.double_rounding_bfloat16",
@@ -133,7 +134,7 @@ FAULTS: dict[str, Fault] = {
             edits.through("bfloat16"),
             "3 % of random values are one code off; bfloat16 inputs never show it",
             "float32 is narrowed to bfloat16 and that to fp8",
-            ("flashinfer#5128", "triton#10846"),
+            ("flashinfer#5128",),
         ),
         Fault(
             "fnuz.ocp_codes_written",
@@ -141,7 +142,7 @@ FAULTS: dict[str, Fault] = {
             edits.written_as("float8_e4m3fnuz", "float8_e4m3fn"),
             "every value is half of what it should be, and -0 is NaN",
             "codes of float8_e4m3fn are written into a buffer that is read as float8_e4m3fnuz",
-            ("vllm#45562", "uccl#804", "vllm#45681"),
+            (),
         ),
         Fault(
             "fnuz.fnuz_codes_written",
@@ -149,7 +150,7 @@ FAULTS: dict[str, Fault] = {
             edits.written_as("float8_e4m3fn", "float8_e4m3fnuz"),
             "every value is twice what it should be, and what was NaN is -0",
             "codes of float8_e4m3fnuz are written into a buffer that is read as float8_e4m3fn",
-            ("vllm#45562", "rocm-libraries#9113"),
+            ("vllm#45562", "uccl#804"),
         ),
         Fault(
             "fnuz.negative_underflow_is_nan",

@@ -269,7 +269,7 @@ def test_explain_a_symptom(symptom: Symptom, capsys: pytest.CaptureFixture[str])
     assert data[0]["faults"] == list(symptom.faults)
 
 
-@pytest.mark.parametrize("asked", ["!!!!", "!!!", "!!!!!!!!!!!!", "  !!!! "])
+@pytest.mark.parametrize("asked", ["!!!!", "!!!", "!", "!!!!!!!!!!!!", "  !!!! "])
 def test_explain_exclamation_marks(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = as_json(["explain", asked], capsys)
     assert [s["title"] for s in data] == ["the service answers '!!!!' or nothing at all"]
@@ -280,7 +280,7 @@ def test_explain_exclamation_marks(asked: str, capsys: pytest.CaptureFixture[str
     ("asked", "title"),
     [
         ("nan", "the service answers '!!!!' or nothing at all"),
-        ("it says hello!!!! and stops", "the service answers '!!!!' or nothing at all"),
+        ("it says hello!!! and stops", "the service answers '!!!!' or nothing at all"),
         ("our model answers !!!! since the upgrade", "the service answers '!!!!' or nothing at all"),
         ("perplexity is slightly worse", "accuracy drops a little and nothing is obviously wrong"),
         ("everything is off by a factor 2", "values are half or twice what they should be"),
@@ -310,7 +310,7 @@ def test_explain_in_the_user_s_own_words(asked: str, title: str, capsys: pytest.
 )
 def test_explain_what_is_not_known(asked: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = refused(["explain", asked], capsys)
-    assert f"unknown format, policy, recipe, fault or symptom {asked!r}; " in text
+    assert f"unknown format, policy, recipe, fault, target or symptom {asked!r}; " in text
     assert near in text
 
 
@@ -446,7 +446,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
     """What is started instead of pytest."""
     commands: list[list[str]] = []
 
-    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], check: bool, stdout: int | None) -> subprocess.CompletedProcess[str]:
         commands.append(command)
         return subprocess.CompletedProcess(command, 5)
 
@@ -495,7 +495,7 @@ def test_test_prints_the_ledger_of_this_run_only(
 def test_test_prints_the_ledger(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], check: bool, stdout: int | None) -> subprocess.CompletedProcess[str]:
         (tmp_path / "new.json").write_text('{"from": "this run"}')
         (tmp_path / "new.json").replace(tmp_path / "ledger.json")
         return subprocess.CompletedProcess(command, 1)

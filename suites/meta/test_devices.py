@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import textwrap
 import time
 from collections.abc import Iterator
@@ -21,6 +24,7 @@ from narrowgauge.devices.device import Device
 from narrowgauge.devices.targets import TARGETS
 from narrowgauge.devices.wire import INLINE
 from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.judge import judge
 from narrowgauge.suites.meta.marks import needs_torch
 from narrowgauge.suites.planning import one_per_target
 
@@ -229,11 +233,144 @@ def test_environment_is_set_before_anything_is_imported(tmp_path: Path) -> None:
 def test_children_end_with_their_device(host: Device) -> None:
     device = discovery.host()
     device.facts()
-    assert device._child is not None
-    process = device._child.process
+    (child,) = device._children.values()
+    process = child.process
     device.close()
     assert process.poll() is not None
     device.close()  # a second time is no error
+
+
+def test_what_one_plugin_does_to_torch_does_not_reach_another(host: Device, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    spoiling = RIGHT + "\n    torch.Tensor.clamp = lambda self, *a: torch.zeros_like(self)\n"
+    (spoiled,) = host.describe(plugin(tmp_path / "a", spoiling))
+    assert not host.run(spoiled, CLAIM, X).outputs["codes"].data.any()
+    (right,) = host.describe(plugin(tmp_path, RIGHT))
+    assert host.run(right, CLAIM, X).outputs["codes"].data.any()
+
+
+def test_a_forked_copy_of_the_child_answers_for_nobody(host: Device, tmp_path: Path) -> None:
+    body = """
+    import os
+    @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])
+    def forks(x, format):
+        os.fork()
+        return torch.zeros(x.shape, dtype=torch.uint8)
+
+    @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])
+    def after(x, format):
+        return x.clamp(-448, 448).to(torch.float8_e4m3fn)
+    """
+    forks, after = host.describe(plugin(tmp_path, body))
+    first = host.run(forks, CLAIM, X)
+    second = host.run(after, CLAIM, X)
+    assert "crashed" in (first.kind, second.kind)
+    assert "fork()" in first.reason + second.reason
+    third = host.run(after, CLAIM, X)
+    assert third.kind == "returned"
+    assert third.outputs["codes"].data.any()
+
+
+def test_a_busy_child_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    """SIGKILL of the parent in the middle of a call that never ends."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "from narrowgauge.suites.meta.test_devices import *\n"
+        "device = discovery.host()\n"
+        "kernels = {p.kernel.name: p for p in device.describe(BROKEN)}\n"
+        "print(device._children[BROKEN].process.pid, flush=True)\n"
+        "device.run(kernels['hangs_holding_the_gil'], CLAIM, X, timeout=100)\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        time.sleep(0.5)
+        parent.kill()
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists() or "\nState:\tZ" in Path(f"/proc/{child}/status").read_text():
+            return
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the child was still there five seconds after its parent")
+
+
+@pytest.mark.parametrize("allocate", ["x.new_empty(x.shape, dtype=torch.uint8)", "empty_like(x, dtype=torch.uint8)"])
+def test_unwritten_memory_is_found_however_it_was_allocated(host: Device, tmp_path: Path, allocate: str) -> None:
+    body = f"""
+    from torch import empty_like
+    @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])
+    def unwritten(x, format):
+        codes = {allocate}
+        codes[:-3] = 0
+        return codes
+    """
+    (unwritten,) = host.describe(plugin(tmp_path, body))
+    assert host.run(unwritten, CLAIM, X).malformed[0].startswith("unwritten: 3 of")
+
+
+WANTED = "want codes of float8_e4m3fn as integers or in its own dtype"
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ("x.double()", (f"codes is a tensor of torch.float64, {WANTED}",)),
+        ("x.to(torch.complex64)", (f"codes is a tensor of torch.complex64, {WANTED}",)),
+        ("[1, 2]", ("returned 2 values; the contract has 1: codes",)),
+        ("'codes'", ("codes is a str, want a tensor",)),
+        ("x.clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.int8)", ()),
+        ("x.clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.uint8).to(torch.int64)", ()),
+    ],
+)  # fmt: skip
+def test_what_a_kernel_may_return(host: Device, tmp_path: Path, returned: str, words: tuple[str, ...]) -> None:
+    body = f"""
+    @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])
+    def returns(x, format):
+        return {returned}
+    """
+    (returns,) = host.describe(plugin(tmp_path, body))
+    outcome = host.run(returns, CLAIM, X)
+    assert outcome.malformed == words
+    if not words:
+        assert judge(CLAIM, X, outcome.outputs).result == "passed"
+
+
+def test_long_errors_are_cut(host: Device, tmp_path: Path) -> None:
+    body = """
+    @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])
+    def long(x, format):
+        raise ValueError("many words " * 100000 + "\\nand lines")
+    """
+    (long,) = host.describe(plugin(tmp_path, body))
+    outcome = host.run(long, CLAIM, X)
+    assert len(outcome.reason) < 400
+    assert outcome.reason.endswith("… (plug.py:6)")
+
+
+TRITON_FILE = """
+import torch, triton, triton.language as tl
+@triton.jit
+def soft(x, o, B: tl.constexpr):
+    tl.store(o + tl.arange(0, B), tl.load(x + tl.arange(0, B)))
+@triton.jit
+def native(x, o, B: tl.constexpr):
+    tl.store(o + tl.arange(0, B), tl.load(x + tl.arange(0, B)).to(tl.float8e4nv))
+def wrapper(x): return soft
+NOTHING = 0
+"""
+
+
+@pytest.mark.skipif(not discovery.has_triton(), reason="triton is not installed: there are no Triton kernels to find")
+@pytest.mark.parametrize(
+    ("imported", "backend", "conversion"),
+    [("wrapper", "triton", "native"), ("soft", "triton", "soft"), ("NOTHING", "torch", "soft")],
+)
+def test_triton_kernels_are_found_behind_imports(
+    host: Device, tmp_path: Path, imported: str, backend: str, conversion: str
+) -> None:
+    (tmp_path / "impl_mod.py").write_text(TRITON_FILE)
+    (found,) = host.describe(plugin(tmp_path, f"from impl_mod import {imported}\n" + textwrap.dedent(RIGHT)))
+    assert (found.kernel.backend, found.kernel.conversion) == (backend, conversion)
 
 
 # --- plug-ins that do not load ---------------------------------------------------------------------------------------
@@ -242,6 +379,11 @@ def test_children_end_with_their_device(host: Device) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
+        (
+            '@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])\ndef f(x, format): ...\ng = f\n'
+            '@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])\ndef f(x, format): ...',
+            "holds two kernels named 'f'",
+        ),
         ("raise RuntimeError('no GPU here')", r"does not load on host: RuntimeError: no GPU here"),
         ("x = 1", "holds no kernel"),
         ("import os; os._exit(9)", "crashed its process on host: exit 9"),

@@ -111,6 +111,17 @@ def test_interval_is_as_narrow_as_its_ends() -> None:
     assert compare({"codes": e4m3(0x3B)}, {"codes": want}).total == 1
 
 
+def test_interval_into_overflow_without_saturation() -> None:
+    """From 460 to 470 in e4m3fn: 448, or NaN above 464; and nothing else."""
+    claim = Claim.parse("cast/ocp_nonsaturate/float32/float8_e4m3fn")
+    want = expected(claim, Interval(float32(460.0, -470.0), float32(470.0, -460.0)))
+    assert compare({"codes": e4m3(0x7E, 0xFE)}, want).total == 0
+    assert compare({"codes": e4m3(0x7F, 0xFF)}, want).total == 0
+    assert compare({"codes": e4m3(0x7D, 0xFD)}, want).total == 2
+    with pytest.raises(BadInput, match="from overflow to overflow"):
+        expected(claim, Interval(float32(-1000.0), float32(1000.0)))
+
+
 def test_interval_with_nan_is_refused() -> None:
     x = Interval(Coded("float32", float32(np.nan, 1.0).data[None]), Coded("float32", float32(np.nan, 2.0).data[None]))
     with pytest.raises(BadInput, match="NaN has no order"):
@@ -170,6 +181,16 @@ def test_faults_that_cannot_be_told_apart_are_a_set_with_an_input_that_would() -
     assert set(best.faults) >= {"cast.double_rounding_float16", "cast.double_rounding_bfloat16"}
     assert "gives" in best.separated_by
     assert "told apart by" in failure_message(verdict, "a kernel")
+
+
+@pytest.mark.parametrize("fault", ["fnuz.ocp_codes_written", "cast.double_rounding_float16"])
+def test_faults_of_the_last_cast_are_named_in_quantizers(fault: str) -> None:
+    """OCP bytes in an FNUZ buffer is what -m fnuz is for, and most such buffers are written by a quantizer."""
+    claim = Claim.parse("quantize/vllm.fp8_per_token_dynamic/float32/float8_e4m3fnuz")
+    x = cases_for(claim, "smoke")["rows_131"]
+    wrong = FAULTS[fault].applied_to(behaviour_of(claim))
+    assert wrong is not None
+    assert fault in judge(claim, x, wrong.run(x)).explanations[0].faults
 
 
 def test_two_faults_together() -> None:

@@ -534,6 +534,21 @@ def test_an_inputs_file_that_does_not_hold_what_it_says(
     assert str(path) in said
 
 
+def test_inputs_that_came_through_other_hands(asked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Plain unsigned integers are taken for codes of the source; signed ones are not."""
+    whole = asked.read_bytes()
+    asked.write_bytes(whole.replace(b'"BF16"', b'"U16" '))
+    assert {one.row.result for one in judged(asked, right_of(whole, asked.parent))} == {"passed"}
+    asked.write_bytes(whole.replace(b'"BF16"', b'"I16" '))
+    said = one_line_error(asked, asked.parent / "out.safetensors", capsys)
+    assert f"{asked}: 'edges.x' came as int16 of bfloat16; expected codes of bfloat16" in said
+
+
+def right_of(content: bytes, folder: Path) -> dict[str, Array]:
+    (folder / "typed").write_bytes(content)
+    return answers(CAST, folder / "typed")
+
+
 @pytest.mark.parametrize("claim", [CAST, QUANTIZE])
 def test_no_damaged_file_raises_anything_but_bad_input(claim: str, tmp_path: Path) -> None:
     """500 damaged files for each claim: bytes changed, in the header or anywhere, and files cut off."""

@@ -106,6 +106,25 @@ def test_a_crash_or_a_hang_costs_one_line(tmp_path: Path) -> None:
     )
 
 
+def test_a_failure_that_passes_the_second_time_is_a_failure(tmp_path: Path) -> None:
+    """Wrong in both calls of one generated input, right ever after."""
+    text = """
+    import torch
+    from narrowgauge import kernel, Cast
+    calls = 0
+
+    @kernel(Cast(policy="ocp_saturate"), formats=["float8_e4m3fn"])
+    def wrong_once(x, format):
+        global calls
+        calls += 1
+        codes = x.clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.uint8)
+        return codes ^ 1 if calls in (21, 22) else codes
+    """
+    done = run(tmp_path, "--kernels", plug(tmp_path, text), "-k", "wrong_once and property")
+    assert done.returncode == 1, done.stdout
+    assert "not deterministic: it passed on the same input afterwards" in done.stdout
+
+
 # --- the ledger ------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +189,13 @@ def test_fnuz_without_a_kernel_of_ones_own(tmp_path: Path) -> None:
     assert "e4m3fn " not in done.stdout
 
 
+def test_a_selection_of_cases_verifies_nothing(tmp_path: Path) -> None:
+    """A kernel that is wrong on large inputs must not be READY for having been asked about small ones."""
+    name = plug(tmp_path, FNUZ.format(backend="numpy", body=NUMPY_FNUZ))
+    done = run(tmp_path, "-m", "fnuz", "--kernels", name, "-k", "mine and edges")
+    assert "UNKNOWN 1 of 1 paths (mine: only some of its cases were run, not float32-float8_e4m3fnuz" in done.stdout
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -212,13 +238,19 @@ def test_nothing_selected_is_not_a_success(tmp_path: Path) -> None:
 def test_our_suites_under_somebody_elses_configuration_are_refused(tmp_path: Path) -> None:
     """Without our strict markers, '-m fnzu' would select nothing and look well."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-c", "pytest.ini", str(PACKAGE / "suites" / "casts"), "--device=host"]
+    command = [sys.executable, "-m", "pytest", "-c", "pytest.ini", str(PACKAGE / "suites" / "casts")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 4
     assert "the configuration in force is" in done.stdout + done.stderr
 
 
 def test_other_peoples_tests_are_left_alone(tmp_path: Path) -> None:
+    """Options of theirs may have the names of ours."""
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n"
+        "    for name in ('--device', '--out', '--kernels', '--depth', '--golden', '--waivers'):\n"
+        "        parser.addoption(name)\n"
+    )
     (tmp_path / "test_theirs.py").write_text("def test_theirs(): assert True\n")
     command = [sys.executable, "-m", "pytest", "-q"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)

@@ -22,10 +22,10 @@ ALLOWED: dict[str, set[str]] = {
     "golden": {"narrowgauge.contracts", "narrowgauge.reference", "numpy", "safetensors"},
     "kernels_under_test": {"narrowgauge", "narrowgauge.contracts", "torch", "triton", "ml_dtypes"},
     "devices": {"narrowgauge", "narrowgauge.contracts", "numpy"},
-    "ci": {"narrowgauge.contracts", "narrowgauge.golden", "narrowgauge.version", "packaging"},
+    "ci": {"narrowgauge.contracts", "narrowgauge.version", "packaging"},
 }
 #: modules of devices that run in the child, and may import torch and Triton inside functions
-IN_THE_CHILD = {"child", "facts", "loading", "running", "triton_driver"}
+IN_THE_CHILD = {"child", "facts", "fresh_memory", "loading", "running", "triton_driver"}
 HEAVY = {"torch", "triton"}
 
 

@@ -185,6 +185,7 @@ def test_kernel_and_target_are_names_and_no_patterns() -> None:
 )
 def test_the_pattern_of_tests(pattern: str, covered: bool) -> None:
     assert covers(replace(WAIVER, test=pattern)) == covered
+    assert covers(replace(WAIVER, test=pattern), test=TEST.upper()) == (pattern == "*"), "case matters"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""Fill fresh memory with a pattern, so that what a kernel never wrote shows. Runs in the child.
+
+The allocating functions of torch and numpy are wrapped once, before any plug-in is imported: a plug-in's own
+``from torch import empty_like`` gets the wrapper too. The wrappers fill only while a kernel is being called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+TORCH = ("empty", "empty_like", "empty_strided")
+TENSOR = ("new_empty", "new_empty_strided")
+NUMPY = ("empty", "empty_like")
+
+_pattern: int | None = None
+
+
+@contextlib.contextmanager
+def filled(pattern: int) -> Iterator[None]:
+    """While this holds, fresh memory holds a byte pattern."""
+    global _pattern
+    _pattern = pattern
+    try:
+        yield
+    finally:
+        _pattern = None
+
+
+def watch() -> None:
+    """Wrap the allocating functions. Imports torch, if there is one."""
+    _wrap(np, NUMPY, _fill_numpy)
+    try:
+        import torch
+    except ImportError:
+        return
+    _wrap(torch, TORCH, functools.partial(_fill_torch, torch, torch.empty))
+    _wrap(torch.Tensor, TENSOR, functools.partial(_fill_torch, torch, torch.empty))
+
+
+def _wrap(owner: Any, names: tuple[str, ...], fill: Callable[[Any], None]) -> None:
+    for name in names:
+        setattr(owner, name, _filling(getattr(owner, name), fill))
+
+
+def _filling(original: Callable[..., Any], fill: Callable[[Any], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def allocate(*args: Any, **kwargs: Any) -> Any:
+        fresh = original(*args, **kwargs)
+        if _pattern is not None:
+            fill(fresh)
+        return fresh
+
+    return allocate
+
+
+def _fill_numpy(fresh: Any) -> None:
+    if fresh.dtype.kind != "O" and _pattern is not None:
+        fresh.ravel(order="K").view(np.uint8).fill(_pattern)  # a view: fresh memory is contiguous in some order
+
+
+def _fill_torch(torch: Any, raw_empty: Callable[..., Any], fresh: Any) -> None:
+    # While dynamo traces, tensors are stand-ins without memory.
+    if torch.compiler.is_compiling() or type(fresh) is not torch.Tensor or not fresh.untyped_storage().nbytes():
+        return
+    memory = raw_empty(0, dtype=torch.uint8, device=fresh.device).set_(fresh.untyped_storage())
+    memory.fill_(_pattern)

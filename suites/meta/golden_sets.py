@@ -1,0 +1,54 @@
+"""What the tests of golden vectors share."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.golden.families import Family, families
+from narrowgauge.golden.manifest import (
+    VECTORS,
+    load,
+)
+from narrowgauge.reference.behaviour import behaviour_of
+from narrowgauge.suites.meta import second_derivation as second
+
+Ints = npt.NDArray[np.integer[Any]]
+FAMILIES = {family.name: family for family in families()}
+CASTS = [f for f in FAMILIES.values() if f.operation == "cast"]
+QUANTIZERS = [f for f in FAMILIES.values() if f.operation == "quantize"]
+SATURATING = FAMILIES["cast-ocp_saturate-float8_e4m3fn"]
+FILE = f"{SATURATING.name}.safetensors"
+NARROW = ("bfloat16", "float16")
+
+
+@cache
+def stored(family: Family) -> dict[str, Coded]:
+    return load(family, VECTORS)
+
+
+@cache
+def whole_space(family: Family, source: str) -> Ints:
+    """The code of every pattern of a 16-bit source, by exact fractions."""
+    return second.cast_codes(np.arange(1 << 16), source, family.format, policy_of(family))
+
+
+def policy_of(family: Family) -> dict[str, object]:
+    return dataclasses.asdict(behaviour_of(family.claims[0]).policy)
+
+
+def nan_as_one(codes: Ints, format_name: str) -> Ints:
+    """Codes with one number in the place of every NaN, by the second derivation's reading of the format."""
+    known = {code: second.decode(code, format_name).kind for code in np.unique(codes).tolist()}
+    nans = [code for code, kind in known.items() if kind == "nan"]
+    wide: Ints = np.where(np.isin(codes, nans), -1, codes.astype(np.int64))
+    return wide
+
+
+def assert_same(got: Ints, want: Ints, format_name: str) -> None:
+    np.testing.assert_array_equal(nan_as_one(got, format_name), nan_as_one(want, format_name))
