@@ -53,7 +53,7 @@ def row(**values: Any) -> Row:
 
 
 def ledger(*rows: Row, missing: dict[str, str] | None = None) -> Ledger:
-    return Ledger([r.id for r in rows], list(rows), {}, {}, "", missing or {})
+    return Ledger([r.id for r in rows], list(rows), {}, {}, "", missing=missing or {})
 
 
 def at(width: int, made: Ledger, monkeypatch: pytest.MonkeyPatch) -> str:
