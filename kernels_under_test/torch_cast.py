@@ -11,7 +11,7 @@ from narrowgauge import Cast, kernel
 from narrowgauge.contracts.outcome import NotExecuted
 
 SOURCES = ("float32", "bfloat16", "float16")
-FORMATS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+FORMATS: tuple[str, ...] = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 RELEASE = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 # Nightly builds numbered 2.12 saturated already; the release of that number did not.
 SATURATES = RELEASE >= (2, 13) or (RELEASE == (2, 12) and "dev" in torch.__version__)

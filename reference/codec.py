@@ -133,7 +133,11 @@ def negated(code: int, fmt: Format) -> int:
 def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) -> Codes:
     """Codes of real values, same shape, for a destination of at most 19 bits. One rounding, from the exact value."""
     with np.errstate(invalid="ignore"):  # a signalling NaN is quieted on its way to float64; its class is all we need
-        x = np.asarray(x, np.float64)
+        exact: Values = np.asarray(x, np.float64)
+    return _encode(exact, fmt, policy).astype(fmt.storage)
+
+
+def _encode(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
     negative = np.signbit(x)
     code = _signed_integer(x, fmt, policy) if fmt.family == "integer" and fmt.signed else _magnitude(x, fmt, policy)
     if not fmt.signed:
@@ -141,7 +145,7 @@ def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) -> Code
     elif fmt.family != "integer":
         signed_zero = has_negative_zero(fmt) and policy.negative_zero == "keep"
         code = np.where(negative & ((code > 0) | signed_zero), code | fmt.sign_bit, code)
-    return np.where(np.isnan(x), of_nan(fmt, policy, negative), code).astype(fmt.storage)
+    return np.where(np.isnan(x), of_nan(fmt, policy, negative), code)
 
 
 def _magnitude(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
@@ -149,7 +153,7 @@ def _magnitude(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int
     magnitude = np.abs(x)
     top = allowed_top(fmt, policy)
     # 1. The two neighbours on the grid, which has one value more than the policy allows.
-    grid = unrestricted(np.arange(top + 2, dtype=np.int64), fmt)
+    grid = _grid(fmt, top + 2)
     below = np.clip(np.searchsorted(grid, magnitude, side="right") - 1, 0, top)
     # 2. The rounded magnitude, as an index into the grid, which is its code.
     code = below + _rounds_up(magnitude, grid, below, np.signbit(x), policy)
@@ -161,6 +165,12 @@ def _magnitude(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int
     overflowed = (code > top) | ((magnitude >= grid[-1]) & np.isfinite(magnitude))
     code = np.where(overflowed, special if policy.overflow == "special" else top, code)
     return np.where(np.isinf(magnitude), special if policy.infinity == "special" else top, code)
+
+
+@cache
+def _grid(fmt: Format, count: int) -> Values:
+    """The first so many magnitudes, in ascending order, as though no code were special."""
+    return unrestricted(np.arange(count, dtype=np.int64), fmt)
 
 
 def _unsigned(x: Values, code: npt.NDArray[np.int64], fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
@@ -192,8 +202,8 @@ def _signed_integer(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[n
             up = fraction > 0
         case "down":
             up = np.zeros(x.shape, np.bool_)
-    rounded = np.clip(below + up, low, high).astype(np.int64)
-    return rounded & (fmt.code_count - 1)
+    rounded: npt.NDArray[np.int64] = np.clip(below + up, low, high).astype(np.int64)
+    return np.bitwise_and(rounded, fmt.code_count - 1)
 
 
 def _rounds_up(

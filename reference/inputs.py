@@ -199,7 +199,7 @@ def _wide(claim: Claim) -> Coded:
 
 def _has_edges(claim: Claim) -> bool:
     """The whole space of a 16-bit source is walked anyhow; a 32-bit destination has no list of ties."""
-    return format_named(claim.format).bits <= 8 or _is_wide(claim) and format_named(claim.format).bits <= WIDEST_TABLE
+    return format_named(claim.format).bits <= 8 or (_is_wide(claim) and format_named(claim.format).bits <= WIDEST_TABLE)
 
 
 def _is_wide(claim: Claim) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -25,29 +25,56 @@ PLAIN: Policy = {
     "negative_zero": "keep", "subnormals": "keep", "limit": None,
 }  # fmt: skip
 SPECIAL = PLAIN | {"overflow": "special", "infinity": "special"}
+CLAMPED = PLAIN | {"infinity": "special"}
+OCP, FNUZ = ("float8_e4m3fn", "float8_e5m2"), ("float8_e4m3fnuz", "float8_e5m2fnuz")
+FINITE, IEEE_8 = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"), ("float8_e4m3", "float8_e3m4")
+B11, E8M0, INTEGERS = "float8_e4m3b11fnuz", "float8_e8m0fnu", ("int8", "uint8", "int4", "uint4")
+
+
+def _of(formats: Iterable[str], policy: Policy) -> dict[str, Policy]:
+    return dict.fromkeys(formats, policy)
+
+
 #: what each named policy means, from the documents named in its authority; torch's and ml_dtypes' as measured
-NAMED: dict[tuple[str, str], Policy] = {
-    ("ocp_saturate", "float8_e4m3fn"): PLAIN,
-    ("ocp_nonsaturate", "float8_e4m3fn"): SPECIAL,
-    ("fnuz_saturate", "float8_e4m3fnuz"): PLAIN,
-    ("fnuz_nonsaturate", "float8_e4m3fnuz"): SPECIAL,
-    ("torch_until_2_12", "float8_e4m3fn"): SPECIAL,
-    ("torch_until_2_12", "float8_e4m3fnuz"): SPECIAL,
-    ("torch_from_2_13", "float8_e4m3fn"): PLAIN,
-    ("torch_from_2_13", "float8_e4m3fnuz"): SPECIAL,
-    ("ml_dtypes", "float8_e4m3fn"): SPECIAL,
-    ("ml_dtypes", "float8_e4m3fnuz"): SPECIAL,
-    ("triton_amd_fnuz", "float8_e4m3fnuz"): PLAIN | {"infinity": "special"},
+MEANT: dict[str, dict[str, Policy]] = {
+    "ocp_saturate": _of(OCP, PLAIN),
+    "ocp_nonsaturate": _of(OCP, SPECIAL),
+    "fnuz_saturate": _of(FNUZ, PLAIN),
+    "fnuz_nonsaturate": _of(FNUZ, SPECIAL),
+    "ieee": _of(("float32", "tfloat32", "bfloat16", "float16", *IEEE_8), SPECIAL),
+    "torch_until_2_12": _of((*OCP, *FNUZ), SPECIAL),
+    "torch_from_2_13": _of(("float8_e5m2", *FNUZ), SPECIAL)
+    | {"float8_e4m3fn": PLAIN, E8M0: SPECIAL | {"rounding": "nearest_away", "negative": "magnitude"}},
+    "torch_ieee": _of(("bfloat16", "float16"), SPECIAL),
+    "ml_dtypes": _of((*OCP, *FNUZ, *IEEE_8, B11, "bfloat16"), SPECIAL)
+    | _of(FINITE, PLAIN | {"nan": "opposite_zero"})
+    | {E8M0: SPECIAL | {"rounding": "nearest_away", "negative": "nan", "zero": "nan"}},
+    "ptx_satfinite": _of(OCP, PLAIN) | _of(FINITE, PLAIN | {"nan": "max"}),
+    "ptx_ue8m0_rp_satfinite": {E8M0: PLAIN | {"rounding": "up"}},
+    "ptx_ue8m0_rz_satfinite": {E8M0: PLAIN | {"rounding": "toward_zero"}},
+    "ptx_tf32_rna": {"tfloat32": SPECIAL | {"rounding": "nearest_away"}},
+    "tf32_truncated": {"tfloat32": SPECIAL | {"rounding": "toward_zero"}},
+    "onnx_saturate": _of((*OCP, *FNUZ), PLAIN),
+    "onnx_nonsaturate": _of((*OCP, *FNUZ), SPECIAL),
+    "triton_amd_ocp": _of(OCP, PLAIN),
+    "triton_amd_fnuz": _of(FNUZ, CLAMPED),
+    "amd_native": _of((*OCP, *FNUZ), SPECIAL),
+    "amd_native_clamped": _of((*OCP, *FNUZ), CLAMPED),
+    "integer_nearest": _of(INTEGERS, PLAIN | {"nan": "zero"}),
+    "integer_away": _of(INTEGERS, PLAIN | {"nan": "zero", "rounding": "nearest_away"}),
+    "integer_truncated": _of(INTEGERS, PLAIN | {"nan": "zero", "rounding": "toward_zero"}),
 }
 #: one choice changed at a time, and combinations in which two choices meet in one value
 VARIANTS: tuple[Policy, ...] = (
     *({"rounding": r} for r in ("nearest_away", "nearest_zero", "toward_zero", "up", "down")),
     {"overflow": "special"},
     {"infinity": "special"},
-    {"nan": "max"},
-    {"nan": "zero"},
+    *({"nan": n} for n in ("max", "min", "signed_max", "zero", "opposite_zero")),
     {"negative_zero": "drop"},
     {"subnormals": "flush"},
+    {"negative": "magnitude"},
+    {"negative": "nan"},
+    {"zero": "nan"},
     {"limit": 224.0},
     {"limit": 224.0, "nan": "max"},
     {"limit": 224.0, "overflow": "special"},
@@ -56,32 +83,30 @@ VARIANTS: tuple[Policy, ...] = (
     {"rounding": "down", "overflow": "special"},
     {"rounding": "toward_zero", "overflow": "special"},
 )
-DESTINATIONS = ("float8_e4m3fn", "float8_e4m3fnuz")
+#: destinations of at most 8 bits; the first two in every policy and from every source
+DESTINATIONS = ("float8_e4m3fn", "float8_e4m3fnuz", *OCP[1:], *FNUZ[1:], *IEEE_8, B11, *FINITE, E8M0, *INTEGERS)
+IN_FULL = DESTINATIONS[:2]
 #: destinations of an intermediate rounding; a few policies say all there is to say of them
-WIDER = ("float16", "bfloat16")
+WIDER = ("float16", "bfloat16", "tfloat32")
 SOURCES = ("float32", "bfloat16", "float16")
 RECIPES = ("vllm.fp8_per_token_dynamic", "sglang.fp8_per_token_cta")
 
 
-def ties_and_neighbours(source: str) -> Integers:
-    """Source patterns around every value and midpoint of both destinations, and every special; both signs."""
-    layout = second.LAYOUTS[source]
+def ties_and_neighbours(source: str, destination: str) -> Integers:
+    """Source patterns around every value and midpoint of a destination, and every special; both signs."""
+    layout, target = second.LAYOUTS[source], second.LAYOUTS[destination]
     found: set[int] = {0, 1, 2, layout.largest, layout.largest + 1, layout.largest + 2, layout.sign_bit - 1}
     policy = SPECIAL | {"rounding": "toward_zero"}
-    for destination in (*DESTINATIONS, *WIDER):
-        last = second.LAYOUTS[destination].largest
-        # All ranks of the narrow formats; of the wide ones the ends and a few between.
-        ranks = (
-            range(last + 1)
-            if destination in DESTINATIONS
-            else [*range(4), *range(126, 131), *range(1022, 1027), *range(last - 3, last + 1)]
-        )
-        grid = [second.decode(c, destination).magnitude for c in ranks]
-        grid.append(2 * grid[-1] - grid[-2])
-        middles = [(a + b) / 2 for a, b in pairwise(grid)]
-        for value in (*grid, *middles):
-            code = second.cast(second.Number("finite", False, value), source, policy)
-            found |= {c for c in range(code - 2, code + 3) if 0 <= c < layout.sign_bit}
+    last = target.largest
+    # All values of a narrow format; of a wide one the ends and the smallest normal.
+    normal = 1 << target.mantissa_bits
+    chosen = [*range(4), *range(normal - 2, normal + 3), *range(last - 3, last + 1)]
+    grid = [second.decode(c, destination).magnitude for c in (range(last + 1) if last < 256 else chosen)]
+    grid.append(2 * grid[-1] - grid[-2])
+    grid.append(2 * grid[-1] - grid[-2])
+    for value in (*grid, *((a + b) / 2 for a, b in pairwise(grid))):
+        code = second.cast(second.Number("finite", False, value), source, policy)
+        found |= {c for c in range(code - 2, code + 3) if 0 <= c < layout.sign_bit}
     codes = np.array(sorted(found), np.uint32)
     return np.concatenate([codes, codes | np.uint32(layout.sign_bit)])
 
@@ -108,27 +133,21 @@ class Killer:
     """The second derivation's answers, computed once."""
 
     def __init__(self) -> None:
-        self.inputs = {source: ties_and_neighbours(source) for source in SOURCES}
-        self.policies = [*NAMED.values(), *(PLAIN | v for v in VARIANTS)]
+        self.inputs = {(s, d): ties_and_neighbours(s, d) for s in SOURCES for d in (*DESTINATIONS, *WIDER)}
         self.casts = {
-            (source, destination, _key(policy)): second.cast_codes(self.inputs[source], source, destination, policy)
+            (source, destination, _key(policy)): second.cast_codes(
+                self.inputs[source, destination], source, destination, policy
+            )
             for source in SOURCES
-            for destination in DESTINATIONS
-            for policy in self.policies
-            if _fits(policy, destination)
-        }
-        self.casts |= {
-            (source, destination, _key(policy)): second.cast_codes(self.inputs[source], source, destination, policy)
-            for source in SOURCES
-            for destination in WIDER
-            for policy in (PLAIN, SPECIAL, SPECIAL | {"rounding": "up"})
+            for destination in (*DESTINATIONS, *WIDER)
+            for policy in _policies(source, destination)
         }
         self.rows = {source: rows_of(source) for source in SOURCES}
         self.quantized = {
             (source, recipe, destination): second.quantize_codes(self.rows[source], source, recipe, destination)
             for source in SOURCES
             for recipe in RECIPES
-            for destination in DESTINATIONS
+            for destination in IN_FULL
         }
 
     def disagreements(self) -> Iterator[str]:
@@ -144,37 +163,47 @@ class Killer:
     def _values(self) -> Iterator[str]:
         formats, codec = _module("contracts.formats"), _module("reference.codec")
         fast, coded = _module("reference.fast_codec"), _module("contracts.coded")
+        if set(formats.FORMATS) != set(second.LAYOUTS):
+            yield "the list of formats"
         for name, layout in second.LAYOUTS.items():
             fmt = formats.FORMATS[name]
-            codes = np.arange(2 * layout.sign_bit) if fmt.bits <= 8 else self.inputs.get(name, np.arange(0))
+            codes = np.arange(layout.codes) if layout.codes <= 256 else _some_codes(layout)
             stored = codes.astype(fmt.storage)
             want = np.array([_real(second.decode(int(c), name)) for c in codes])
             for got in (codec.decode(stored, fmt), fast.decode_values(coded.Coded(name, stored))):
                 if not np.array_equal(got, want, equal_nan=True) or _signs_part(got, want):
                     yield f"values of {name}"
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore", over="ignore"):
                 narrow = want.astype(np.float32)
-            if not np.array_equal(fast.to_float32(coded.Coded(name, stored)), narrow, equal_nan=True):
+                longer = np.resize(stored, 32768 + 3) if layout.codes <= 256 else stored
+                got32 = fast.to_float32(coded.Coded(name, longer))
+            if not np.array_equal(got32, np.resize(narrow, got32.shape), equal_nan=True):
                 yield f"float32 values of {name}"
 
     def _names(self) -> Iterator[str]:
         policies = _module("reference.policies")
-        for (name, destination), want in NAMED.items():
-            got = policies.resolve(name, destination)
-            if {choice: getattr(got, choice) for choice in want} != want:
-                yield f"policy {name} of {destination}"
-        for name, named in policies.POLICIES.items():
-            if {d for n, d in NAMED if n == name} != set(named.by_format):
+        if set(policies.POLICIES) != set(MEANT):
+            yield "the list of policies"
+        for name, by_format in MEANT.items():
+            if set(policies.POLICIES[name].by_format) != set(by_format):
                 yield f"formats of policy {name}"
+            for destination, want in by_format.items():
+                got = policies.resolve(name, destination)
+                full = {"negative": "smallest", "zero": "smallest"} | want
+                if {choice: getattr(got, choice) for choice in full} != full:
+                    yield f"policy {name} of {destination}"
 
     def _casts(self) -> Iterator[str]:
         coded, policy_type = _module("contracts.coded"), _module("contracts.policy").CastPolicy
         codec, fast, formats = _module("reference.codec"), _module("reference.fast_codec"), _module("contracts.formats")
         for (source, destination, key), want in self.casts.items():
-            x = coded.Coded(source, self.inputs[source].astype(formats.FORMATS[source].storage))
+            x = coded.Coded(source, self.inputs[source, destination].astype(formats.FORMATS[source].storage))
             policy, fmt = policy_type(**dict(key)), formats.FORMATS[destination]
             by_definition = codec.encode(codec.decode(x.data, formats.FORMATS[source]), fmt, policy)
-            for way, got in (("fast", fast.cast(x, destination, policy).data), ("definition", by_definition)):
+            ways = {"fast": fast.cast(x, destination, policy).data, "definition": by_definition}
+            if source == "float32" and fmt.family not in ("exponent", "integer"):
+                ways["integer"] = fast.encode_float32(x.data, fmt, policy)
+            for way, got in ways.items():
                 if codes_part(got, want, destination):
                     yield f"{way} cast {source} to {destination} by {key}"
 
@@ -245,15 +274,16 @@ def _numbers(*codes: int) -> tuple[second.Number, ...]:
 def _layouts() -> Iterator[str]:
     """Widths and storage: the bytes that one code takes, from the formats' names."""
     formats, codec, coded = _module("contracts.formats"), _module("reference.codec"), _module("contracts.coded")
-    for name, size in {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e4m3fnuz": 1}.items():
-        fmt = formats.FORMATS[name]
-        if fmt.storage.itemsize != size or fmt.bits != 8 * size or fmt.code_count != 1 << (8 * size):
+    for name, layout in second.LAYOUTS.items():
+        fmt, last = formats.FORMATS[name], layout.codes - 1
+        size = next(s for s in (1, 2, 4, 8) if 256**s >= layout.codes)
+        if fmt.storage.itemsize != size or fmt.code_count != layout.codes or 1 << fmt.bits != layout.codes:
             yield f"width of {name}"
-        if formats.as_codes(name, [0, (1 << (8 * size)) - 1]).tolist() != [0, (1 << (8 * size)) - 1]:
+        if size < 8 and formats.as_codes(name, [0, last]).tolist() != [0, last]:
             yield f"codes of {name}"
         if formats.as_codes(name, []).size != 0:
             yield f"no codes of {name}"
-        if size < 4 and codec.nan_code(fmt) != second.LAYOUTS[name].nan:
+        if size < 4 and codec.nan_code(fmt) != (-1 if layout.nan is None else layout.nan):
             yield f"the NaN of {name}"
         if size < 4 and codec.values(fmt).flags.writeable:
             yield f"the table of {name} can be written to"
@@ -268,6 +298,15 @@ def _policy() -> Any:
     return _module("contracts.policy").CastPolicy()
 
 
+#: the NaN rule that each format has at least, and single choices that some formats cannot express
+_NAN_OF = {name: "nan" if second.LAYOUTS[name].nan is not None else "max" for name in DESTINATIONS}
+_ONE_CHOICE: tuple[Policy, ...] = (
+    {"overflow": "special"}, {"infinity": "special"}, {"nan": "nan"}, {"nan": "min"}, {"nan": "signed_max"},
+    {"nan": "opposite_zero"}, {"negative_zero": "drop"}, {"subnormals": "flush"}, {"negative": "magnitude"},
+    {"negative": "nan"}, {"zero": "nan"}, {"limit": 1.0},
+)  # fmt: skip
+
+
 def _refusals() -> Iterator[str]:
     """Bad input never yields a number."""
     formats, codec, coded = _module("contracts.formats"), _module("reference.codec"), _module("contracts.coded")
@@ -275,13 +314,21 @@ def _refusals() -> Iterator[str]:
     fast, quantizer = _module("reference.fast_codec"), _module("reference.quantize")
     limited = _module("contracts.policy").CastPolicy(limit=447.0)
     vector = coded.Coded("float32", np.zeros(4, "<u4"))
+    policy_type = _module("contracts.policy").CastPolicy
     refused: dict[str, Callable[[], Any]] = {
         "an unknown format": lambda: formats.format_named("float8_e4m3x"),
         "a code too large": lambda: formats.as_codes("float8_e4m3fn", [256]),
         "a negative code": lambda: formats.as_codes("float8_e4m3fn", [-1, 5]),
-        "a table of 2^17 values": lambda: codec.values(formats.Format("wide", 8, 8, 127, "ieee", "", "")),
-        "a 32-bit destination": lambda: fast.cast(vector, "float32", _policy()),
+        "a table of 2^20 values": lambda: codec.values(formats.Format("wide", 8, 11, 127, "ieee", "", "")),
+        "float32 by other rules than IEEE 754's": lambda: fast.cast(vector, "float32", _policy()),
+        "a 64-bit destination": lambda: fast.cast(vector, "float64", _policy()),
         "an unknown policy": lambda: policies.resolve("ocp_saturates", "float8_e4m3fn"),
+        **{
+            f"{choice} in {name}": lambda name=name, choice=choice: policies.resolve(policy_type(**choice), name)
+            for name in DESTINATIONS
+            for choice in _ONE_CHOICE
+            if not _fits(PLAIN | {"nan": _NAN_OF[name]} | choice, name)
+        },
         "a policy of another format": lambda: policies.resolve("ocp_saturate", "float8_e4m3fnuz"),
         "a limit that is no value": lambda: policies.resolve(limited, "float8_e4m3fn"),
         "an unknown recipe": lambda: recipes.resolve("vllm.fp8"),
@@ -308,10 +355,45 @@ def _key(policy: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(policy.items()))
 
 
+def _policies(source: str, destination: str) -> list[Policy]:
+    """The policies in which a destination is tried from a source."""
+    if destination in WIDER:
+        return [PLAIN, SPECIAL, SPECIAL | {"rounding": "up"}]
+    layout = second.LAYOUTS[destination]
+    base = PLAIN if layout.nan is not None else PLAIN | {"nan": "max"}
+    named = [by_format[destination] for by_format in MEANT.values() if destination in by_format]
+    if destination in IN_FULL or source == "float32":
+        named += [base, *(base | v for v in VARIANTS)]
+    return [policy for policy in named if _fits(policy, destination)]
+
+
 def _fits(policy: Mapping[str, Any], destination: str) -> bool:
+    """Whether a format can express the choices, from its layout."""
+    layout = second.LAYOUTS[destination]
+    special = layout.nan is not None or layout.infinity is not None
+    floating = layout.sign == "bit"
     limit = policy["limit"]
-    grid = [second.decode(c, destination).magnitude for c in range(second.LAYOUTS[destination].largest + 1)]
-    return limit is None or limit in grid
+    grid = [second.decode(c, destination).magnitude for c in range(layout.largest + 1)]
+    return (
+        (special or "special" not in (policy["overflow"], policy["infinity"]))
+        and (layout.nan is not None or "nan" not in (policy["nan"], policy.get("negative")))
+        and (layout.has_negative_zero or policy["nan"] != "opposite_zero")
+        and (layout.sign != "none" or policy["nan"] not in ("min", "signed_max"))
+        and (floating or (policy["subnormals"], policy["negative_zero"], limit) == ("keep", "keep", None))
+        and (layout.sign == "none" or policy.get("negative", "smallest") == "smallest")
+        and (destination == E8M0 or policy.get("zero", "smallest") == "smallest")
+        and (limit is None or limit in grid)
+    )
+
+
+def _some_codes(layout: second.Layout) -> npt.NDArray[np.uint64]:
+    """Codes of a wide format: the ends of every range, specials, and a few between; both signs."""
+    assert layout.infinity is not None
+    assert layout.nan is not None
+    normal = 1 << layout.mantissa_bits
+    codes = [*range(5), *range(normal - 2, normal + 3), *range(layout.largest - 2, layout.largest + 4), layout.nan]
+    codes += [layout.largest // k for k in range(2, 40)]
+    return np.array([*codes, *(c + layout.sign_bit for c in codes)], np.uint64)
 
 
 def _real(number: second.Number) -> float:
@@ -330,14 +412,13 @@ def codes_part(got: npt.NDArray[Any], want: Integers, format_name: str) -> bool:
     return bool((_one_nan(got, format_name) != _one_nan(want, format_name)).any())
 
 
-def _one_nan(codes: npt.NDArray[Any], format_name: str) -> Integers:
-    codes = codes.astype(np.uint32)
-    match format_name:
-        case "float8_e4m3fn":
-            return np.where(codes & 0x7F == 0x7F, np.uint32(0x7F), codes)
-        case "float16" | "bfloat16":
-            top = np.uint32(second.LAYOUTS[format_name].largest + 1)
-            return np.where(codes & np.uint32(0x7FFF) > top, np.uint32(second.LAYOUTS[format_name].nan), codes)
-        case "float32":
-            return np.where(codes & 0x7FFFFFFF > 0x7F800000, np.uint32(0x7FC00000), codes)
-    return codes
+def _one_nan(codes: npt.NDArray[Any], format_name: str) -> npt.NDArray[np.int64]:
+    """Codes, with -1 for every NaN."""
+    layout = second.LAYOUTS[format_name]
+    if layout.codes <= 256:
+        nan = np.array([second.decode(c, format_name).kind == "nan" for c in range(layout.codes)])
+        # A number that is no code of the format stays what it is: it is no NaN.
+        inside = np.minimum(codes, layout.codes - 1)
+        return np.where(nan[inside] & (codes < layout.codes), -1, codes.astype(np.int64))
+    assert layout.infinity is not None
+    return np.where((codes & np.uint32(layout.sign_bit - 1)) > layout.infinity, -1, codes.astype(np.int64))
