@@ -23,7 +23,7 @@ from narrowgauge.contracts.errors import Infrastructure
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.devices.discovery import default_devices, has_triton
-from narrowgauge.devices.targets import TARGETS
+from narrowgauge.devices.targets import EMULATED
 from narrowgauge.golden.manifest import NAME, VECTORS, load_manifest
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.policies import POLICIES
@@ -157,7 +157,7 @@ def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert ids[0] == "host"
     assert len(ids) == len(set(ids))
     without_hardware = [row["target"] for row in rows if not row["id"].startswith(("cuda:", "hip:"))]
-    triton = ["interpreter", *(f"emulated-{name}" for name in TARGETS)] if has_triton() else []
+    triton = ["interpreter", *(f"emulated-{name}" for name in EMULATED)] if has_triton() else []
     assert without_hardware == ["host", *triton]
     assert {row["id"] for row in rows if row["default"]} == {d.id for d in default_devices()}
     for row in rows:

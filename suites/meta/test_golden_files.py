@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
+from narrowgauge.contracts import files
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS
@@ -137,7 +139,9 @@ def test_nan_stays_nan_in_every_table(tables: Path, format_name: str, nan: set[i
             assert set(of_nan.tolist()) <= nan
 
 
-def test_export_does_not_overwrite_the_vectors(folder: Path) -> None:
+def test_export_does_not_overwrite_the_vectors(tmp_path: Path) -> None:
+    folder = tmp_path / "vectors"
+    shutil.copytree(VECTORS, folder)
     with pytest.raises(BadInput, match="would overwrite the vectors"):
         export(folder, folder / ".." / folder.name)
     assert problems(folder) == []
@@ -215,7 +219,7 @@ def test_a_write_that_fails_leaves_no_part_of_a_file(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(safetensors_file.os, "replace", fail)  # type: ignore[attr-defined]
+    monkeypatch.setattr(files.os, "replace", fail)  # type: ignore[attr-defined]
     with pytest.raises(raised) as caught:
         write(path, one_of_each(), {}, typed=False)
     if raised is BadInput:
