@@ -77,7 +77,7 @@ def encode(
     bits, MANTISSA: tl.constexpr, BIAS: tl.constexpr, TOP: tl.constexpr, SIGN: tl.constexpr, OVER: tl.constexpr,
     INFINITY: tl.constexpr, NAN_PLUS: tl.constexpr, NAN_MINUS: tl.constexpr, NEGATIVE_ZERO: tl.constexpr,
 ):  # fmt: skip
-    """Codes (int32) of float32 patterns (int32), ties to even. OVER stands for finite overflow, INFINITY for infinity."""
+    """Codes (int32) of float32 patterns (int32), ties to even. OVER stands for finite overflow."""
     magnitude = bits & 0x7FFFFFFF
     sign = tl.where(bits < 0, SIGN, 0)
     field = tl.maximum(magnitude >> 23, 1)
@@ -98,12 +98,15 @@ def encode(
 
 @triton.jit
 def encode_e8m0(bits, UP: tl.constexpr, OVER: tl.constexpr):
-    """E8M0 codes (int32) of float32 patterns. UP is the fraction from which the next power of two is taken, as a pattern:
-    1 to round up, 0x400000 to the nearest with ties away, 0x800000 never. Zero and negative values give code 0."""
+    """E8M0 codes (int32) of float32 patterns. Zero and negative values give code 0.
+
+    UP is the fraction, as a pattern, from which the next power of two is taken: 1 to round up, 0x400000 to the nearest
+    with ties away, 0x800000 never.
+    """
     magnitude = bits & 0x7FFFFFFF
     field = magnitude >> 23
     fraction = magnitude & 0x7FFFFF
-    # 2^-127 is a float32 subnormal, 0x400000: below the smallest normal the fraction counts from there, in half steps.
+    # 2^-127 is a float32 subnormal, 0x400000: below the smallest normal the fraction counts from there, by halves.
     low = fraction - 0x400000 >= ((UP + 1) >> 1)
     code = tl.where(field > 0, field + tl.where(fraction >= UP, 1, 0), tl.where(low, 1, 0))
     code = tl.where(code > 254, OVER, code)

@@ -103,7 +103,7 @@ def allowed_top(fmt: Format, policy: CastPolicy) -> int:
     """The code of the largest magnitude that the policy allows."""
     if policy.limit is None:
         return largest(fmt)
-    return int(np.flatnonzero(values(fmt)[: fmt.sign_bit or fmt.code_count] == policy.limit)[0])
+    return int(np.flatnonzero(values(fmt) == policy.limit)[0])
 
 
 def of_nan(fmt: Format, policy: CastPolicy, negative: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -115,8 +115,8 @@ POLICIES: dict[str, NamedPolicy] = {
             "ptx_satfinite",
             _all(OCP, SATURATE) | _all(FINITE, CastPolicy(nan="max")),
             "document",
-            "PTX ISA, cvt.rn.satfinite: NaN gives the canonical NaN in e4m3 and e5m2, the largest value in e2m3, e3m2 and "
-            "e2m1; overflow and infinity give the largest value",
+            "PTX ISA, cvt.rn.satfinite: NaN gives the canonical NaN in e4m3 and e5m2, the largest value in e2m3, e3m2 "
+            "and e2m1; overflow and infinity give the largest value",
             "sm_89 and later; e2m3, e3m2, e2m1 from sm_100",
         ),
         NamedPolicy(

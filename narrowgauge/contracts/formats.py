@@ -98,8 +98,8 @@ FORMATS: dict[str, Format] = {
             "float8_e8m0fnu", 8, 0, 127, "exponent", f"{_MX}, E8M0", "F8_E8M0",
             ("e8m0", "e8m0fnu", "ue8m0", "E8M0", "F8E8M0FNU"), ("mx",), signed=False,
         ),
-        Format("float6_e2m3fn", 2, 3, 1, "finite", f"{_MX}, FP6 E2M3", "F6_E2M3", ("e2m3", "e2m3fn", "fp6_e2m3"), ("mx",)),
-        Format("float6_e3m2fn", 3, 2, 3, "finite", f"{_MX}, FP6 E3M2", "F6_E3M2", ("e3m2", "e3m2fn", "fp6_e3m2"), ("mx",)),
+        Format("float6_e2m3fn", 2, 3, 1, "finite", f"{_MX}, FP6 E2M3", "F6_E2M3", ("e2m3", "fp6_e2m3"), ("mx",)),
+        Format("float6_e3m2fn", 3, 2, 3, "finite", f"{_MX}, FP6 E3M2", "F6_E3M2", ("e3m2", "fp6_e3m2"), ("mx",)),
         Format(
             "float4_e2m1fn", 2, 1, 1, "finite", f"{_MX}, FP4 E2M1", "F4",
             ("e2m1", "e2m1fn", "fp4", "fp4_e2m1", "F4E2M1FN"), ("mx", "nvfp4"),

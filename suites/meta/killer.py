@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -142,6 +144,9 @@ class Killer:
             for destination in (*DESTINATIONS, *WIDER)
             for policy in _policies(source, destination)
         }
+        # In no order, so that neighbours differ in format, source and policy alike.
+        order = sorted(self.casts, key=lambda key: zlib.crc32(repr(key).encode()))
+        self.casts = {key: self.casts[key] for key in order}
         self.rows = {source: rows_of(source) for source in SOURCES}
         self.quantized = {
             (source, recipe, destination): second.quantize_codes(self.rows[source], source, recipe, destination)
@@ -152,12 +157,15 @@ class Killer:
 
     def disagreements(self) -> Iterator[str]:
         """Every way in which the reference that is importable now parts from the second derivation."""
-        yield from self._values()
+        # What is quick comes first: a mutant is done with at its first disagreement.
         yield from self._names()
-        yield from self._casts()
-        yield from self._quantizers()
         yield from _steps()
+        yield from self._values()
         yield from _layouts()
+        yield from self._quantizers()
+        yield from self._casts()
+        yield from _to_float32()
+        yield from _long_tensors()
         yield from _refusals()
 
     def _values(self) -> Iterator[str]:
@@ -196,9 +204,11 @@ class Killer:
     def _casts(self) -> Iterator[str]:
         coded, policy_type = _module("contracts.coded"), _module("contracts.policy").CastPolicy
         codec, fast, formats = _module("reference.codec"), _module("reference.fast_codec"), _module("contracts.formats")
+        policies = _module("reference.policies")
         for (source, destination, key), want in self.casts.items():
             x = coded.Coded(source, self.inputs[source, destination].astype(formats.FORMATS[source].storage))
             policy, fmt = policy_type(**dict(key)), formats.FORMATS[destination]
+            policies.check_fits(policy, fmt)  # a mutant that refuses it is noticed by the error
             by_definition = codec.encode(codec.decode(x.data, formats.FORMATS[source]), fmt, policy)
             ways = {"fast": fast.cast(x, destination, policy).data, "definition": by_definition}
             if source == "float32" and fmt.family not in ("exponent", "integer"):
@@ -271,6 +281,35 @@ def _numbers(*codes: int) -> tuple[second.Number, ...]:
     return tuple(second.decode(code, "float32") for code in codes)
 
 
+def _to_float32() -> Iterator[str]:
+    """float32 as a destination: exact from narrower formats, one rounding from float64."""
+    coded, fast, formats = _module("contracts.coded"), _module("reference.fast_codec"), _module("contracts.formats")
+    policy = _module("contracts.policy").CastPolicy(overflow="special", infinity="special")
+    wide = [0x3FF0000010000000, 0x3FF0000030000000, 0x47EFFFFFF0000000, 0x47EFFFFFEFFFFFFF, 0x8000000000000001]
+    for source, codes in {"float8_e5m2": range(256), "bfloat16": range(0, 65536, 37), "float64": wide}.items():
+        x = coded.Coded(source, np.array(codes, formats.FORMATS[source].storage))
+        want = second.cast_codes(list(codes), source, "float32", SPECIAL)
+        if codes_part(fast.cast(x, "float32", policy).data, want, "float32"):
+            yield f"{source} to float32"
+
+
+def _long_tensors() -> Iterator[str]:
+    """More elements than are handled at once, of an odd number: each as it is alone."""
+    coded, fast = _module("contracts.coded"), _module("reference.fast_codec")
+    policy = _module("contracts.policy").CastPolicy(overflow="special", infinity="special")
+    bits = np.resize(ties_and_neighbours("float32", "float8_e4m3fn")[::11], 100_003)
+    few = second.cast_codes(bits[:200], "float32", "float8_e4m3fn", SPECIAL)
+    got = fast.cast(coded.Coded("float32", bits), "float8_e4m3fn", policy).data
+    period = ties_and_neighbours("float32", "float8_e4m3fn")[::11].size
+    if not np.array_equal(got, np.resize(got[:period], got.shape)) or codes_part(got[:200], few, "float8_e4m3fn"):
+        yield "a long tensor to codes"
+    for name in ("float8_e4m3fn", "float4_e2m1fn"):
+        codes = np.resize(np.arange(second.LAYOUTS[name].codes, dtype=np.uint8), 100_003)
+        want = np.array([_real(second.decode(c, name)) for c in range(second.LAYOUTS[name].codes)], np.float32)
+        if not np.array_equal(fast.to_float32(coded.Coded(name, codes)), want[codes], equal_nan=True):
+            yield f"a long tensor of {name} to values"
+
+
 def _layouts() -> Iterator[str]:
     """Widths and storage: the bytes that one code takes, from the formats' names."""
     formats, codec, coded = _module("contracts.formats"), _module("reference.codec"), _module("contracts.coded")
@@ -307,6 +346,10 @@ _ONE_CHOICE: tuple[Policy, ...] = (
 )  # fmt: skip
 
 
+def _resolve(choice: Policy, name: str) -> None:
+    _module("reference.policies").resolve(_module("contracts.policy").CastPolicy(**choice), name)
+
+
 def _refusals() -> Iterator[str]:
     """Bad input never yields a number."""
     formats, codec, coded = _module("contracts.formats"), _module("reference.codec"), _module("contracts.coded")
@@ -314,7 +357,6 @@ def _refusals() -> Iterator[str]:
     fast, quantizer = _module("reference.fast_codec"), _module("reference.quantize")
     limited = _module("contracts.policy").CastPolicy(limit=447.0)
     vector = coded.Coded("float32", np.zeros(4, "<u4"))
-    policy_type = _module("contracts.policy").CastPolicy
     refused: dict[str, Callable[[], Any]] = {
         "an unknown format": lambda: formats.format_named("float8_e4m3x"),
         "a code too large": lambda: formats.as_codes("float8_e4m3fn", [256]),
@@ -324,7 +366,7 @@ def _refusals() -> Iterator[str]:
         "a 64-bit destination": lambda: fast.cast(vector, "float64", _policy()),
         "an unknown policy": lambda: policies.resolve("ocp_saturates", "float8_e4m3fn"),
         **{
-            f"{choice} in {name}": lambda name=name, choice=choice: policies.resolve(policy_type(**choice), name)
+            f"{choice} in {name}": partial(_resolve, choice, name)
             for name in DESTINATIONS
             for choice in _ONE_CHOICE
             if not _fits(PLAIN | {"nan": _NAN_OF[name]} | choice, name)
