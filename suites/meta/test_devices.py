@@ -240,6 +240,7 @@ def test_a_busy_child_does_not_outlive_its_parent(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(
         "from narrowgauge.suites.meta.device_sets import *\n"
+        "from narrowgauge.devices import discovery\n"
         "device = discovery.host()\n"
         "kernels = {p.kernel.name: p for p in device.describe(BROKEN)}\n"
         "print(device._children[BROKEN].process.pid, flush=True)\n"
