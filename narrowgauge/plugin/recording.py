@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 from collections.abc import Mapping
@@ -104,4 +105,8 @@ class Recorder:
         terminalreporter.write(summary(ledger, width, colour=terminalreporter.hasmarkup))
         if options.asks_for_fnuz(self.config):
             terminalreporter.write_line(port_verdict(ledger).text, bold=True)
+        for waiver in options.run_of(self.config).waivers:
+            if waiver.expired(datetime.date.today()):
+                where = f"{waiver.kernel} on {waiver.target}"
+                terminalreporter.write_line(f"past its date ({waiver.expires}): the waiver for {where}, {waiver.link}")
         terminalreporter.write_line(f"ledger: {self.config.option.narrowgauge_out / 'ledger.json'}")

@@ -79,6 +79,8 @@ def _results(cells: Sequence[Row]) -> Text:
 def _why(cells: Sequence[Row]) -> str:
     """The shortest true reason for what is not a pass."""
     wrong = [c for c in cells if c.result in ("failed", "disputed")]
+    if not wrong and cells[0].rule == "?":
+        return _observed([c for c in cells if c.result == "passed"])
     if not wrong:
         return _reasons(c.reason for c in cells if c.result in ("waived", "passed"))
     reasons = _reasons(c.reason for c in wrong)
@@ -94,6 +96,17 @@ def _why(cells: Sequence[Row]) -> str:
     for kind, count in (pair for c in wrong for pair in c.differences.items()):
         kinds[kind] = kinds.get(kind, 0) + count
     return "unexplained: " + ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
+
+
+def _observed(cells: Sequence[Row]) -> str:
+    """The rules that an observed kernel follows in all its cases; a case with few values may fit many."""
+    if not cells:
+        return ""
+    follows = set.intersection(*(set(c.follows) for c in cells))
+    if follows:
+        return brief(f"follows {', '.join(sorted(follows))}")
+    apart = [c.reason for c in cells if not c.follows]
+    return brief(apart[0] if apart else "follows no named rule in all of its cases")
 
 
 def _reasons(texts: Iterable[str]) -> str:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from narrowgauge.contracts.kernels import Plugged
+from narrowgauge.contracts.operations import Claim
+from narrowgauge.devices import discovery
+from narrowgauge.devices.device import Device
 from narrowgauge.golden.manifest import VECTORS
+from narrowgauge.suites.offline import write_inputs
+
+MUTANTS = Path(__file__).absolute().parent / "mutant_kernels"
 
 
 @pytest.fixture
@@ -16,3 +24,32 @@ def folder(tmp_path: Path) -> Path:
     copy = tmp_path / "vectors"
     shutil.copytree(VECTORS, copy)
     return copy
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Device]:
+    """The host, for a module of tests."""
+    device = discovery.host()
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def broken(host: Device) -> dict[str, Plugged]:
+    """The kernels that give no usable answer, by name."""
+    return {p.kernel.name: p for p in host.describe(str(MUTANTS / "broken.py"))}
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Path:
+    """An inputs file of a cast from bfloat16: cases "edges" and "every_code"."""
+    path = tmp_path / "in.safetensors"
+    write_inputs(Claim.parse("cast/ocp_saturate/bfloat16/float8_e4m3fn"), "smoke", path)
+    return path
+
+
+@pytest.fixture
+def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The surroundings of whoever runs the tests do not change what is printed."""
+    for name in ("FORCE_COLOR", "COLUMNS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)

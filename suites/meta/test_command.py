@@ -1,4 +1,4 @@
-"""The command: help that names everything, one exit code for one meaning, no traceback for a user's mistake."""
+"""The command: help, exit codes, devices, golden, inputs, judge, test."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import ml_dtypes
-import numpy as np
 import pytest
 
 from narrowgauge import command
@@ -25,61 +22,10 @@ from narrowgauge.contracts.verdict import Exit
 from narrowgauge.devices.discovery import default_devices, has_triton
 from narrowgauge.devices.targets import EMULATED
 from narrowgauge.golden.manifest import NAME, VECTORS, load_manifest
-from narrowgauge.reference.faults.registry import FAULTS
-from narrowgauge.reference.policies import POLICIES
-from narrowgauge.reference.recipes import RECIPES
-from narrowgauge.reference.symptoms import SYMPTOMS, Symptom, matching
+from narrowgauge.suites.meta.command_sets import CLAIM, FILE, SUBCOMMANDS, as_json, ends, refused, said
 from narrowgauge.version import __version__
 
-pytestmark = pytest.mark.meta
-
-SUBCOMMANDS = ("devices", "test", "inputs", "judge", "golden", "explain")
-CLAIM = "cast/ocp_saturate/bfloat16/float8_e4m3fn"
-FILE = "cast-ocp_saturate-float8_e4m3fn.safetensors"
-
-
-@pytest.fixture(autouse=True)
-def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The surroundings of whoever runs the tests do not change what is printed."""
-    for name in ("FORCE_COLOR", "COLUMNS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def ends(arguments: list[str]) -> int:
-    """The exit code, whether the command returns it or argparse raises it."""
-    try:
-        return int(command.main(arguments))
-    except SystemExit as end:
-        return int(end.code or 0)
-
-
-def said(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
-    """What the command prints, blanks and line ends joined; it must end with that exit code and complain of nothing."""
-    assert ends(arguments) == code
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    return " ".join(captured.out.split())
-
-
-def as_json(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
-    """What the command prints with --json: one JSON value and nothing else, without NaN, which JSON does not have."""
-    assert ends([*arguments, "--json"]) == code
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    return json.loads(capsys.readouterr().out, parse_constant=refuse)
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line by which the command refuses bad input."""
-    assert ends(arguments) == 4
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("narrowgauge: ")
-    assert captured.err.count("\n") == 1
-    return captured.err
-
+pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
 
 # --- help, usage, exit codes -----------------------------------------------------------------------------------------
 
@@ -173,172 +119,6 @@ def test_devices_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     for row in rows:
         assert f"{row['id']} {row['target']} {row['how']}" in text
     assert text.count("* ") == sum(row["default"] for row in rows)
-
-
-# --- explain ---------------------------------------------------------------------------------------------------------
-
-ALIASES = [(alias, f.name) for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases)]
-
-
-@pytest.mark.parametrize(("alias", "name"), ALIASES)
-def test_explain_a_format_under_every_name(alias: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    fmt = FORMATS[name]
-    for spelling in (alias, alias.upper(), alias.lower()):
-        text = said(["explain", spelling], capsys)
-        assert text.startswith(f"{name} bits 1 sign, {fmt.exponent} exponent, {fmt.mantissa} mantissa")
-        assert fmt.authority in text
-        assert ", ".join(fmt.aliases) in text
-    assert as_json(["explain", alias], capsys)["name"] == name
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_facts_of_a_format_agree_with_ml_dtypes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    data, dtype = as_json(["explain", name], capsys), np.dtype(getattr(ml_dtypes, name, None) or name)
-    info = ml_dtypes.finfo(dtype)
-    top, code = re.fullmatch(r"(\S+) \((0x\w+)\)", data["largest finite"]).groups()  # type: ignore[union-attr]
-    assert np.array(float(top)).astype(dtype) == info.max
-    assert np.array(int(code, 16), FORMATS[name].storage).view(dtype) == info.max
-    assert float(data["smallest normal"]) == pytest.approx(float(info.tiny), rel=1e-8)
-    assert float(data["smallest subnormal"]) == pytest.approx(float(info.smallest_subnormal), rel=1e-8)
-    with np.errstate(all="ignore"):
-        assert (data["infinity"] == "yes") == bool(np.isinf(np.array(np.inf).astype(dtype).astype(np.float64)))
-        minus_zero = np.array(-0.0).astype(dtype).astype(np.float64)
-    assert (data["negative zero"] == "yes") == bool(np.signbit(minus_zero) and minus_zero == 0)
-    if dtype.itemsize == 1:
-        values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
-        np.testing.assert_array_equal([float(v) for v in data["values"]], values)
-        assert data["NaN"] == ", ".join(f"{c:#x}" for c in np.flatnonzero(np.isnan(values)))
-    else:
-        assert data["values"] is None
-
-
-def test_value_table_of_fnuz(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ends(["explain", "float8_e4m3fnuz"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.split("value of each code")[1].splitlines()]
-    table = {int(cells[0], 16): cells[1:] for cells in lines if cells and cells[0].startswith("0x")}
-    assert sorted(table) == list(range(0, 256, 8))
-    assert table[0x78][7] == "240"
-    assert table[0x80][0] == "nan"
-    assert table[0xF8][7] == "-240"
-    assert table[0x40][0] == "1"
-    assert table[0x00][:2] == ["0", "0.0009765625"]
-    assert sum(row.count("nan") for row in table.values()) == 1
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_explain_a_policy(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    policy, text = POLICIES[name], said(["explain", name], capsys)
-    assert text.startswith(f"{name}: a cast policy choice {' '.join(policy.by_format)}")
-    assert f"overflow {' '.join(p.overflow for p in policy.by_format.values())} " in text
-    assert f"authority: {' '.join(policy.authority.split())}" in text
-    assert f"evidence: {policy.evidence}" in text
-    assert policy.applies in text
-    data = as_json(["explain", name], capsys)
-    assert (data["name"], data["by_format"].keys()) == (name, policy.by_format.keys())
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_explain_a_recipe(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text, data = said(["explain", name], capsys), as_json(["explain", name], capsys)
-    assert text.startswith(f"{name}: a recipe")
-    assert RECIPES[name].source in text
-    assert data["name"] == name
-    assert [d["format"] for d in data["destinations"]] == [d.format for d in RECIPES[name].destinations]
-    assert data["scale"] == json.loads(json.dumps(RECIPES[name].scale))
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_explain_a_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    fault, text = FAULTS[name], said(["explain", name], capsys)
-    assert text.startswith(f"{name} [{fault.code}] one sees: {fault.symptom} cause: {fault.cause} seen in: ")
-    assert text.endswith(", ".join(fault.reports) or "no public report that we know of")
-    data = as_json(["explain", name], capsys)
-    assert data == {"name": name, "code": fault.code, "symptom": fault.symptom, "cause": fault.cause,
-                    "reports": list(fault.reports)}  # fmt: skip
-
-
-@pytest.mark.parametrize("symptom", SYMPTOMS, ids=lambda s: s.title)
-def test_explain_a_symptom(symptom: Symptom, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its title it stands first, with its faults and what causes each."""
-    text, data = said(["explain", symptom.title], capsys), as_json(["explain", symptom.title], capsys)
-    assert text.startswith(f"{symptom.title} {symptom.why} candidates:")
-    for name in symptom.faults:
-        assert f"{name}: {FAULTS[name].cause}" in text
-    assert f"next: {symptom.look}" in text
-    assert data[0]["title"] == symptom.title
-    assert data[0]["faults"] == list(symptom.faults)
-
-
-@pytest.mark.parametrize("asked", ["!!!!", "!!!", "!", "!!!!!!!!!!!!", "  !!!! "])
-def test_explain_exclamation_marks(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
-    data = as_json(["explain", asked], capsys)
-    assert [s["title"] for s in data] == ["the service answers '!!!!' or nothing at all"]
-    assert "cast.overflow_to_nan" in data[0]["faults"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "title"),
-    [
-        ("nan", "the service answers '!!!!' or nothing at all"),
-        ("it says hello!!! and stops", "the service answers '!!!!' or nothing at all"),
-        ("our model answers !!!! since the upgrade", "the service answers '!!!!' or nothing at all"),
-        ("perplexity is slightly worse", "accuracy drops a little and nothing is obviously wrong"),
-        ("everything is off by a factor 2", "values are half or twice what they should be"),
-        ("GIBBERISH", "fluent text that is nonsense"),
-        ("outliers are clipped", "the largest values are cut off"),
-        ("NaN swallowed", "a NaN that went in never came out"),
-        ("small values vanish", "small values are gone"),
-    ],
-)
-def test_explain_in_the_user_s_own_words(asked: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert as_json(["explain", asked], capsys)[0]["title"] == title
-
-
-@pytest.mark.parametrize(
-    ("asked", "near"),
-    [
-        ("float8_e4m3fnu", "did you mean float8_e4m3fnuz or float8_e4m3fn"),
-        ("ocp_saturated", "did you mean ocp_saturate"),
-        ("vllm.fp8_per_token", "did you mean vllm.fp8_per_token_dynamic"),
-        ("cast.tie_away", "did you mean cast.ties_away"),
-        ("cast.overflow_saturate", "did you mean cast.overflow_saturates"),  # no symptom, though it holds "saturate"
-        ("scale.448_for_fnu", "did you mean scale.448_for_fnuz"),
-        ("qqq", "known: bfloat16, cast."),
-        ("finance on behalf of a gulp", "known: bfloat16, cast."),  # "nan", "half" and "ulp" are in it, but no words
-        ("", "known: bfloat16, cast."),
-    ],
-)
-def test_explain_what_is_not_known(asked: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = refused(["explain", asked], capsys)
-    assert f"unknown format, policy, recipe, fault, target or symptom {asked!r}; " in text
-    assert near in text
-
-
-def test_no_name_means_two_things() -> None:
-    """``explain`` and the claims look names up in one table after the other: a second meaning would never be found."""
-    aliases = {alias.lower() for alias, _ in ALIASES}
-    names = [*POLICIES, *RECIPES, *FAULTS]
-    assert len(names) == len(set(names))
-    assert aliases & set(names) == set()
-
-
-def test_symptoms_and_faults_lead_to_each_other() -> None:
-    for symptom in SYMPTOMS:
-        assert set(symptom.faults) <= FAULTS.keys(), symptom.title
-        assert len(symptom.faults) == len(set(symptom.faults)), symptom.title
-    reached = {name for symptom in SYMPTOMS for name in symptom.faults}
-    assert FAULTS.keys() - reached == set(), "faults that no symptom leads to"
-
-
-@pytest.mark.parametrize(
-    ("symptom", "word"),
-    [(s, w) for s in SYMPTOMS for w in s.words],
-    ids=lambda value: value if isinstance(value, str) else value.title,
-)
-def test_every_word_finds_its_symptom(symptom: Symptom, word: str) -> None:
-    assert word == word.lower()
-    assert symptom in matching(word)
-    assert symptom in matching(f"I see {word.upper()} here") or not any(map(str.isalnum, word))
 
 
 # --- golden ----------------------------------------------------------------------------------------------------------

@@ -2,64 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.contracts.kernels import Plugged
-from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
-from narrowgauge.devices.targets import TARGETS
 from narrowgauge.devices.wire import INLINE
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.judge import judge
+from narrowgauge.suites.meta.device_sets import CLAIM, RIGHT, X, plugin
 from narrowgauge.suites.meta.marks import needs_torch
-from narrowgauge.suites.planning import one_per_target
 
 pytestmark = [pytest.mark.meta, needs_torch]
-
-FOLDER = Path(__file__).absolute().parent / "mutant_kernels"
-BROKEN = str(FOLDER / "broken.py")
-CLAIM = Claim.parse("cast/ocp_saturate/float32/float8_e4m3fn")
-X = case_named("edges").make(CLAIM)
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Device]:
-    device = discovery.host()
-    yield device
-    device.close()
-
-
-@pytest.fixture(scope="module")
-def broken(host: Device) -> dict[str, Plugged]:
-    return {p.kernel.name: p for p in host.describe(BROKEN)}
-
-
-def plugin(folder: Path, body: str, name: str = "plug.py") -> str:
-    path = folder / name
-    path.write_text("import torch\nfrom narrowgauge import kernel, Cast\n" + textwrap.dedent(body))
-    return str(path)
-
-
-RIGHT = """
-    @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])
-    def right(x, format):
-        return x.clamp(-448, 448).to(torch.float8_e4m3fn)
-"""
-
 
 # --- outcomes --------------------------------------------------------------------------------------------------------
 
@@ -275,7 +239,8 @@ def test_a_busy_child_does_not_outlive_its_parent(tmp_path: Path) -> None:
     """SIGKILL of the parent in the middle of a call that never ends."""
     script = tmp_path / "parent.py"
     script.write_text(
-        "from narrowgauge.suites.meta.test_devices import *\n"
+        "from narrowgauge.suites.meta.device_sets import *\n"
+        "from narrowgauge.devices import discovery\n"
         "device = discovery.host()\n"
         "kernels = {p.kernel.name: p for p in device.describe(BROKEN)}\n"
         "print(device._children[BROKEN].process.pid, flush=True)\n"
@@ -371,148 +336,3 @@ def test_triton_kernels_are_found_behind_imports(
     (tmp_path / "impl_mod.py").write_text(TRITON_FILE)
     (found,) = host.describe(plugin(tmp_path, f"from impl_mod import {imported}\n" + textwrap.dedent(RIGHT)))
     assert (found.kernel.backend, found.kernel.conversion) == (backend, conversion)
-
-
-# --- plug-ins that do not load ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (
-            '@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])\ndef f(x, format): ...\ng = f\n'
-            '@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])\ndef f(x, format): ...',
-            "holds two kernels named 'f'",
-        ),
-        ("raise RuntimeError('no GPU here')", r"does not load on host: RuntimeError: no GPU here"),
-        ("x = 1", "holds no kernel"),
-        ("import os; os._exit(9)", "crashed its process on host: exit 9"),
-        ('@kernel(Cast("ocp_saturate"), ["float8_e4m3x"])\ndef f(x, format): ...', "did you mean float8_e4m3fn"),
-        ('@kernel(Cast("ocp_saturate"), "float8_e4m3fn")\ndef f(x, format): ...', "formats and sources are lists"),
-        ('@kernel("ocp_saturate", ["float8_e4m3fn"])\ndef f(x, format): ...', "expected Cast"),
-    ],
-)
-def test_a_plugin_that_breaks_breaks_a_child(host: Device, tmp_path: Path, body: str, words: str) -> None:
-    path = tmp_path / "plug.py"
-    path.write_text("from narrowgauge import kernel, Cast\n" + body)
-    with pytest.raises(BadInput, match=words):
-        host.describe(str(path))
-
-
-def test_two_plugins_of_one_file_name_are_two(host: Device, tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    one = host.describe(plugin(tmp_path / "a", RIGHT))[0]
-    other = host.describe(plugin(tmp_path / "b", RIGHT.replace("right", "other")))[0]
-    assert (one.kernel.name, other.kernel.name) == ("right", "other")
-    assert host.run(one, CLAIM, X).kind == host.run(other, CLAIM, X).kind == "returned"
-
-
-def test_distribution_says_where_a_kernel_comes_from(host: Device, tmp_path: Path) -> None:
-    (right,) = host.describe(plugin(tmp_path, RIGHT))
-    assert right.distribution["file"] == "plug.py"
-    assert len(right.distribution["sha256"]) == 64
-    torch_kernels = host.describe("narrowgauge.kernels_under_test.torch_cast")
-    assert torch_kernels[0].distribution["name"] == "torch"
-    assert torch_kernels[0].own
-
-
-# --- which devices there are -----------------------------------------------------------------------------------------
-
-
-def test_no_gpu_is_a_normal_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "DRIVERS", ())
-    discovery.gpus.cache_clear()
-    assert discovery.gpus() == ()
-    assert discovery.default_devices()[0].id == "host"
-    with pytest.raises(BadInput, match="torch sees no GPU on this machine"):
-        discovery.device_named("cuda:0")
-    discovery.gpus.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("vendor", "index", "caller", "want"),
-    [
-        ("cuda", 1, {}, {"CUDA_VISIBLE_DEVICES": "1"}),
-        ("cuda", 1, {"CUDA_VISIBLE_DEVICES": "4,6"}, {"CUDA_VISIBLE_DEVICES": "6"}),
-        ("cuda", 0, {"CUDA_VISIBLE_DEVICES": "GPU-abc"}, {"CUDA_VISIBLE_DEVICES": "GPU-abc"}),
-        ("hip", 1, {}, {"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "1"}),
-        ("hip", 1, {"HIP_VISIBLE_DEVICES": "2,5"}, {"HIP_VISIBLE_DEVICES": "5", "CUDA_VISIBLE_DEVICES": "5"}),
-        ("hip", 0, {"CUDA_VISIBLE_DEVICES": "3"}, {"HIP_VISIBLE_DEVICES": "3", "CUDA_VISIBLE_DEVICES": "3"}),
-        ("hip", 1, {"ROCR_VISIBLE_DEVICES": "4,7"}, {"ROCR_VISIBLE_DEVICES": "7", "HIP_VISIBLE_DEVICES": "0"}),
-    ],
-)
-def test_a_child_sees_one_gpu_of_the_callers_list(
-    vendor: str, index: int, caller: dict[str, str], want: dict[str, str]
-) -> None:
-    assert discovery.pinned(vendor, index, caller) == want
-
-
-def test_gpus_that_torch_sees_become_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two GPUs of one kind and one of another, as a child would report them."""
-    seen = [
-        {"vendor": "hip", "index": 0, "arch": "gfx942", "name": "MI300X", "driver": ""},
-        {"vendor": "hip", "index": 1, "arch": "gfx942", "name": "MI300X", "driver": ""},
-        {"vendor": "hip", "index": 2, "arch": "gfx950", "name": "MI355X", "driver": ""},
-    ]
-    monkeypatch.setattr(discovery, "DRIVERS", (str(tmp_path),))
-    monkeypatch.setattr(Device, "facts", lambda self: {"gpus": seen})
-    discovery.gpus.cache_clear()
-    found = discovery.gpus()
-    discovery.gpus.cache_clear()
-    assert [(d.id, d.target, d.how) for d in found] == [
-        ("hip:0", "gfx942", "executed"), ("hip:1", "gfx942", "executed"), ("hip:2", "gfx950", "executed"),
-    ]  # fmt: skip
-    assert [d.id for d in one_per_target(found)] == ["hip:0", "hip:2"]
-
-
-def test_formats_follow_the_architecture() -> None:
-    """From the vendors' documents: MI300 is FNUZ, MI350 and gfx12 are OCP, A100 has no fp8."""
-    assert TARGETS["gfx942"].hardware == ("float8_e4m3fnuz",)
-    assert TARGETS["gfx950"].hardware == TARGETS["gfx1201"].hardware == ("float8_e4m3fn",)
-    assert TARGETS["sm_80"].hardware == TARGETS["sm_80"].triton == ()
-    assert TARGETS["sm_90"].hardware == ("float8_e4m3fn",)
-
-
-def test_unknown_devices_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadInput, match=r"unknown target 'gfx943'.*did you mean gfx94"):
-        discovery.device_named("emulated:gfx943")
-    with pytest.raises(BadInput, match="did you mean host"):
-        discovery.device_named("hosts")
-    monkeypatch.setattr(discovery, "has_triton", lambda: False)
-    with pytest.raises(BadInput, match="triton is not installed"):
-        discovery.device_named("interpreter")
-    assert [d.id for d in discovery.default_devices() if d.target == "interpreter"] == []
-
-
-def test_a_device_that_does_not_start_is_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device("broken", "host", "executed", {"PYTHONHOME": "/nonexistent"})
-    with pytest.raises(Infrastructure, match="device broken does not start: crashed"):
-        device.facts()
-
-
-def test_without_torch_the_ledger_hears_of_it(tmp_path: Path) -> None:
-    """On a machine without torch a torch kernel is not executed, with the reason; nothing breaks."""
-    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
-    body = tmp_path / "plug.py"
-    body.write_text(
-        "from narrowgauge import kernel, Cast\n"
-        '@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])\n'
-        "def right(x, format): ...\n"
-    )
-    device = discovery.host()
-    device.environment = {**device.environment, "PYTHONPATH": str(tmp_path)}
-    try:
-        (right,) = device.describe(str(body))
-        outcome = device.run(right, CLAIM, X)
-        assert (outcome.kind, outcome.reason) == ("not_executed", "torch is not installed (no torch here)")
-        assert device.facts()["gpus"] == []
-    finally:
-        device.close()
-
-
-def test_facts_are_json(host: Device) -> None:
-    facts = host.facts()
-    assert json.loads(json.dumps(facts)) == facts
-    assert facts["switches"].keys() >= {"float32_matmul_precision", "allow_bf16_reduced_precision_reduction"}
-    assert os.environ.get("TRITON_DEFAULT_FP_FUSION", "1") == facts["triton_default_fp_fusion"]

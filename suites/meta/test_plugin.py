@@ -289,6 +289,34 @@ def test_waivers(tmp_path: Path, versions: str, text: str, code: int) -> None:
     assert ("1 waived" in done.stdout) == (code == 0)
 
 
+def test_a_waiver_past_its_date_is_said(tmp_path: Path) -> None:
+    (tmp_path / "waivers.toml").write_text(WAIVER.format(versions=">=2").replace("2099", "2020"))
+    name = plug(tmp_path, HALF_AWAY)
+    done = run(tmp_path, "--kernels", name, "-k", "half_away and edges", "--waivers", "waivers.toml")
+    assert done.returncode == 0
+    assert "past its date (2020-01-01): the waiver for half_away on host, https://example.org/1" in done.stdout
+
+
+def test_an_observed_kernel_is_what_all_its_cases_say(tmp_path: Path) -> None:
+    text = """
+    import torch
+    from narrowgauge import kernel, Cast, observe
+
+    @kernel(observe(Cast), ["float8_e4m3fn"])
+    def saturating(x, format):
+        return x.clamp(-448, 448).to(torch.float8_e4m3fn)
+
+    @kernel(observe(Cast), ["float8_e4m3fn"])
+    def zero(x, format):
+        return torch.zeros(x.shape, dtype=torch.uint8)
+    """
+    done = run(tmp_path, "--kernels", plug(tmp_path, text), "-k", "(saturating or zero) and not property")
+    assert done.returncode == 0, done.stdout
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(("saturating ", "zero "))}
+    assert "follows ocp_saturate, torch_from_2_13" in lines["saturating"]
+    assert "follows no named rule; nearest is" in lines["zero"]
+
+
 def test_an_installed_entry_point_is_judged(tmp_path: Path) -> None:
     (tmp_path / "installed_kernels.py").write_text(textwrap.dedent(HALF_AWAY))
     info = tmp_path / "theirs-1.0.dist-info"
