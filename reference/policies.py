@@ -163,7 +163,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "triton_amd_ocp",
             _all(OCP, SATURATE),
             "document",
-            "Triton 3.9 software conversion for AMD, its IR executed on a CPU: finite overflow and infinity saturate "
+            "Triton 3.9 software conversion for AMD, its IR run on a CPU: finite overflow and infinity saturate "
             "(float16 sources of e4m3fn excepted: 464 < |x| < 480 gives NaN, a defect)",
             "triton 3.9 on gfx90a, gfx942, gfx11, gfx12",
         ),

@@ -54,7 +54,8 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
             "fmt.bits > WIDEST_TABLE becomes fmt.bits >= WIDEST_TABLE",
             "fmt.bits <= WIDEST_TABLE becomes fmt.bits < WIDEST_TABLE",
             "if fmt.storage.itemsize == 1 and x.data.size >= _BLOCK is never so",
-            "fmt.storage.itemsize == 1 and x.data.size >= _BLOCK becomes fmt.storage.itemsize == 1 or x.data.size >= _BLOCK",
+            "fmt.storage.itemsize == 1 and x.data.size >= _BLOCK becomes "
+            "fmt.storage.itemsize == 1 or x.data.size >= _BLOCK",
             "fmt.storage.itemsize == 1 becomes fmt.storage.itemsize != 1",
             "x.data.size >= _BLOCK becomes x.data.size > _BLOCK",
         ),
