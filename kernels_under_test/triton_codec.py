@@ -134,7 +134,7 @@ def decode(
     code, MANTISSA: tl.constexpr, BIAS: tl.constexpr, TOP: tl.constexpr, SIGN: tl.constexpr, INFINITY: tl.constexpr,
     NAN: tl.constexpr, TINY: tl.constexpr,
 ):  # fmt: skip
-    """float32 patterns (int32) of codes (int32) of a signed format of at most 8 bits. TINY is its smallest subnormal."""
+    """float32 patterns (int32) of codes (int32) of a signed format of 8 bits or fewer. TINY: its smallest subnormal."""
     magnitude = code & (SIGN - 1)
     field = magnitude >> MANTISSA
     fraction = magnitude & ((1 << MANTISSA) - 1)

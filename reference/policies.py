@@ -179,7 +179,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "amd_native",
             _all((*OCP, *FNUZ), NONSATURATE),
             "document",
-            "CDNA3 and later, v_cvt_*_fp8 and _bf8 with MODE.FP16_OVFL = 0: overflow gives NaN or infinity (triton#7337)",
+            "CDNA3 and later, v_cvt_*_fp8 and _bf8, MODE.FP16_OVFL = 0: overflow gives NaN or infinity (triton#7337)",
             "gfx942, gfx950",
         ),
         NamedPolicy(
