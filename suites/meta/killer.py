@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -18,79 +18,21 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.suites.meta import second_derivation as second
-
-Policy = dict[str, Any]
-Integers = npt.NDArray[np.uint32]
-
-PLAIN: Policy = {
-    "rounding": "nearest_even", "overflow": "max", "infinity": "max", "nan": "nan",
-    "negative_zero": "keep", "subnormals": "keep", "limit": None,
-}  # fmt: skip
-SPECIAL = PLAIN | {"overflow": "special", "infinity": "special"}
-CLAMPED = PLAIN | {"infinity": "special"}
-OCP, FNUZ = ("float8_e4m3fn", "float8_e5m2"), ("float8_e4m3fnuz", "float8_e5m2fnuz")
-FINITE, IEEE_8 = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"), ("float8_e4m3", "float8_e3m4")
-B11, E8M0, INTEGERS = "float8_e4m3b11fnuz", "float8_e8m0fnu", ("int8", "uint8", "int4", "uint4")
-
-
-def _of(formats: Iterable[str], policy: Policy) -> dict[str, Policy]:
-    return dict.fromkeys(formats, policy)
-
-
-#: what each named policy means, from the documents named in its authority; torch's and ml_dtypes' as measured
-MEANT: dict[str, dict[str, Policy]] = {
-    "ocp_saturate": _of(OCP, PLAIN),
-    "ocp_nonsaturate": _of(OCP, SPECIAL),
-    "fnuz_saturate": _of(FNUZ, PLAIN),
-    "fnuz_nonsaturate": _of(FNUZ, SPECIAL),
-    "ieee": _of(("float32", "tfloat32", "bfloat16", "float16", *IEEE_8), SPECIAL),
-    "torch_until_2_12": _of((*OCP, *FNUZ), SPECIAL),
-    "torch_from_2_13": _of(("float8_e5m2", *FNUZ), SPECIAL)
-    | {"float8_e4m3fn": PLAIN, E8M0: SPECIAL | {"rounding": "nearest_away", "negative": "magnitude"}},
-    "torch_ieee": _of(("bfloat16", "float16"), SPECIAL),
-    "ml_dtypes": _of((*OCP, *FNUZ, *IEEE_8, B11, "bfloat16"), SPECIAL)
-    | _of(FINITE, PLAIN | {"nan": "opposite_zero"})
-    | {E8M0: SPECIAL | {"rounding": "nearest_away", "negative": "nan", "zero": "nan"}},
-    "ptx_satfinite": _of(OCP, PLAIN) | _of(FINITE, PLAIN | {"nan": "max"}),
-    "ptx_ue8m0_rp_satfinite": {E8M0: PLAIN | {"rounding": "up"}},
-    "ptx_ue8m0_rz_satfinite": {E8M0: PLAIN | {"rounding": "toward_zero"}},
-    "ptx_tf32_rna": {"tfloat32": SPECIAL | {"rounding": "nearest_away"}},
-    "tf32_truncated": {"tfloat32": SPECIAL | {"rounding": "toward_zero"}},
-    "onnx_saturate": _of((*OCP, *FNUZ), PLAIN),
-    "onnx_nonsaturate": _of((*OCP, *FNUZ), SPECIAL),
-    "triton_amd_ocp": _of(OCP, PLAIN),
-    "triton_amd_fnuz": _of(FNUZ, CLAMPED),
-    "amd_native": _of((*OCP, *FNUZ), SPECIAL),
-    "amd_native_clamped": _of((*OCP, *FNUZ), CLAMPED),
-    "integer_nearest": _of(INTEGERS, PLAIN | {"nan": "zero"}),
-    "integer_away": _of(INTEGERS, PLAIN | {"nan": "zero", "rounding": "nearest_away"}),
-    "integer_truncated": _of(INTEGERS, PLAIN | {"nan": "zero", "rounding": "toward_zero"}),
-}
-#: one choice changed at a time, and combinations in which two choices meet in one value
-VARIANTS: tuple[Policy, ...] = (
-    *({"rounding": r} for r in ("nearest_away", "nearest_zero", "toward_zero", "up", "down")),
-    {"overflow": "special"},
-    {"infinity": "special"},
-    *({"nan": n} for n in ("max", "min", "signed_max", "zero", "opposite_zero")),
-    {"negative_zero": "drop"},
-    {"subnormals": "flush"},
-    {"negative": "magnitude"},
-    {"negative": "nan"},
-    {"zero": "nan"},
-    {"limit": 224.0},
-    {"limit": 224.0, "nan": "max"},
-    {"limit": 224.0, "overflow": "special"},
-    {"limit": 0.015625, "overflow": "special"},
-    {"subnormals": "flush", "rounding": "up", "negative_zero": "drop"},
-    {"rounding": "down", "overflow": "special"},
-    {"rounding": "toward_zero", "overflow": "special"},
+from narrowgauge.suites.meta.killer_policies import (
+    DESTINATIONS,
+    IN_FULL,
+    MEANT,
+    PLAIN,
+    SOURCES,
+    SPECIAL,
+    WIDER,
+    Policy,
+    fits,
+    key_of,
+    policies_of,
 )
-#: destinations of at most 8 bits; the first two in every policy and from every source
-DESTINATIONS = ("float8_e4m3fn", "float8_e4m3fnuz", *OCP[1:], *FNUZ[1:], *IEEE_8, B11, *FINITE, E8M0, *INTEGERS)
-IN_FULL = DESTINATIONS[:2]
-#: destinations of an intermediate rounding; a few policies say all there is to say of them
-WIDER = ("float16", "bfloat16", "tfloat32")
-SOURCES = ("float32", "bfloat16", "float16")
+
+Integers = npt.NDArray[np.uint32]
 RECIPES = ("vllm.fp8_per_token_dynamic", "sglang.fp8_per_token_cta")
 
 
@@ -137,12 +79,12 @@ class Killer:
     def __init__(self) -> None:
         self.inputs = {(s, d): ties_and_neighbours(s, d) for s in SOURCES for d in (*DESTINATIONS, *WIDER)}
         self.casts = {
-            (source, destination, _key(policy)): second.cast_codes(
+            (source, destination, key_of(policy)): second.cast_codes(
                 self.inputs[source, destination], source, destination, policy
             )
             for source in SOURCES
             for destination in (*DESTINATIONS, *WIDER)
-            for policy in _policies(source, destination)
+            for policy in policies_of(source, destination)
         }
         # In no order, so that neighbours differ in format, source and policy alike.
         order = sorted(self.casts, key=lambda key: zlib.crc32(repr(key).encode()))
@@ -347,7 +289,8 @@ _ONE_CHOICE: tuple[Policy, ...] = (
 
 
 def _resolve(choice: Policy, name: str) -> None:
-    _module("reference.policies").resolve(_module("contracts.policy").CastPolicy(**choice), name)
+    whole = {"nan": _NAN_OF[name]} | choice  # or a format without a NaN is refused for its NaN rule
+    _module("reference.policies").resolve(_module("contracts.policy").CastPolicy(**whole), name)
 
 
 def _refusals() -> Iterator[str]:
@@ -369,7 +312,7 @@ def _refusals() -> Iterator[str]:
             f"{choice} in {name}": partial(_resolve, choice, name)
             for name in DESTINATIONS
             for choice in _ONE_CHOICE
-            if not _fits(PLAIN | {"nan": _NAN_OF[name]} | choice, name)
+            if not fits(PLAIN | {"nan": _NAN_OF[name]} | choice, name)
         },
         "a policy of another format": lambda: policies.resolve("ocp_saturate", "float8_e4m3fnuz"),
         "a limit that is no value": lambda: policies.resolve(limited, "float8_e4m3fn"),
@@ -391,41 +334,6 @@ def _refusals() -> Iterator[str]:
 
 def _module(name: str) -> Any:
     return importlib.import_module(f"narrowgauge.{name}")
-
-
-def _key(policy: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(policy.items()))
-
-
-def _policies(source: str, destination: str) -> list[Policy]:
-    """The policies in which a destination is tried from a source."""
-    if destination in WIDER:
-        return [PLAIN, SPECIAL, SPECIAL | {"rounding": "up"}]
-    layout = second.LAYOUTS[destination]
-    base = PLAIN if layout.nan is not None else PLAIN | {"nan": "max"}
-    named = [by_format[destination] for by_format in MEANT.values() if destination in by_format]
-    if destination in IN_FULL or source == "float32":
-        named += [base, *(base | v for v in VARIANTS)]
-    return [policy for policy in named if _fits(policy, destination)]
-
-
-def _fits(policy: Mapping[str, Any], destination: str) -> bool:
-    """Whether a format can express the choices, from its layout."""
-    layout = second.LAYOUTS[destination]
-    special = layout.nan is not None or layout.infinity is not None
-    floating = layout.sign == "bit"
-    limit = policy["limit"]
-    grid = [second.decode(c, destination).magnitude for c in range(layout.largest + 1)]
-    return (
-        (special or "special" not in (policy["overflow"], policy["infinity"]))
-        and (layout.nan is not None or "nan" not in (policy["nan"], policy.get("negative")))
-        and (layout.has_negative_zero or policy["nan"] != "opposite_zero")
-        and (layout.sign != "none" or policy["nan"] not in ("min", "signed_max"))
-        and (floating or (policy["subnormals"], policy["negative_zero"], limit) == ("keep", "keep", None))
-        and (layout.sign == "none" or policy.get("negative", "smallest") == "smallest")
-        and (destination == E8M0 or policy.get("zero", "smallest") == "smallest")
-        and (limit is None or limit in grid)
-    )
 
 
 def _some_codes(layout: second.Layout) -> npt.NDArray[np.uint64]:

@@ -18,7 +18,7 @@ from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.wire import INLINE
-from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.inputs import CASES
 from narrowgauge.reference.judge import judge
 from narrowgauge.suites.meta.device_sets import CLAIM, RIGHT, X, plugin
 from narrowgauge.suites.meta.marks import needs_torch
@@ -149,7 +149,8 @@ def test_no_child_has_the_oracle(tmp_path: Path) -> None:
             for plugged in device.describe(module):
                 if plugged.kernel.conversion == "soft" and plugged.kernel.backend == "triton":
                     claim = plugged.kernel.claims[0]
-                    x = case_named("edges" if claim.operation == "cast" else "no_rows").make(claim)
+                    fitting = (c for c in CASES if c.operation == claim.operation and c.applies(claim))
+                    x = next(c for c in fitting if c.name in ("edges", "every_code", "no_rows")).make(claim)
                     assert device.run(plugged, claim, x).kind == "returned"
         assert device.facts()["oracle_loaded"] is False
     finally:
@@ -279,7 +280,6 @@ WANTED = "want codes of float8_e4m3fn as integers or in its own dtype"
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
-        ("x.double()", (f"codes is a tensor of torch.float64, {WANTED}",)),
         ("x.to(torch.complex64)", (f"codes is a tensor of torch.complex64, {WANTED}",)),
         ("[1, 2]", ("returned 2 values; the contract has 1: codes",)),
         ("'codes'", ("codes is a str, want a tensor",)),
@@ -298,6 +298,19 @@ def test_what_a_kernel_may_return(host: Device, tmp_path: Path, returned: str, w
     assert outcome.malformed == words
     if not words:
         assert judge(CLAIM, X, outcome.outputs).result == "passed"
+
+
+def test_values_of_another_format_are_no_codes(host: Device, tmp_path: Path) -> None:
+    """float64 is a format, so the tensor arrives; the judge refuses it."""
+    body = """
+    @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])
+    def returns(x, format):
+        return x.double()
+    """
+    (returns,) = host.describe(plugin(tmp_path, body))
+    verdict = judge(CLAIM, X, host.run(returns, CLAIM, X).outputs)
+    assert verdict.result == "failed"
+    assert verdict.malformed == ("codes is float64, want float8_e4m3fn",)
 
 
 def test_long_errors_are_cut(host: Device, tmp_path: Path) -> None:

@@ -32,7 +32,10 @@ pytestmark = [pytest.mark.meta, needs_torch]
         ("raise RuntimeError('no GPU here')", r"does not load on host: RuntimeError: no GPU here"),
         ("x = 1", "holds no kernel"),
         ("import os; os._exit(9)", "crashed its process on host: exit 9"),
-        ('@kernel(Cast("ocp_saturate"), ["float8_e4m3x"])\ndef f(x, format): ...', "did you mean float8_e4m3fn"),
+        (
+            '@kernel(Cast("ocp_saturate"), ["float8_e4m3x"])\ndef f(x, format): ...',
+            "did you mean float8_e4m3 or float8_e4m3fn or ",
+        ),
         ('@kernel(Cast("ocp_saturate"), "float8_e4m3fn")\ndef f(x, format): ...', "formats and sources are lists"),
         ('@kernel("ocp_saturate", ["float8_e4m3fn"])\ndef f(x, format): ...', "expected Cast"),
     ],

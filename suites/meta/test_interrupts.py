@@ -40,7 +40,9 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def test_json_stands_alone_on_stdout(tmp_path: Path) -> None:
     out, err = started(tmp_path, "--json", "-k", "ml_dtypes and edges").communicate(timeout=120)
-    assert {r["result"] for r in json.loads(out)["rows"]} == {"passed"}
+    rows = json.loads(out)["rows"]
+    assert {r["result"] for r in rows} == {"passed", "waived"}
+    assert {r["format"] for r in rows if r["result"] == "waived"} == {"float8_e8m0fnu"}
     assert "what was judged" in err
 
 

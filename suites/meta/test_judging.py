@@ -270,8 +270,10 @@ def test_observation_names_every_rule_that_fits() -> None:
     claim = Claim(observe(Cast), "float32", E4)
     verdict = judge(claim, x, behaviour_of(CAST).run(x))
     assert verdict.result == "passed"
-    assert set(verdict.follows) == {"ocp_saturate", "torch_from_2_13"}
-    assert verdict.reason == "follows ocp_saturate, torch_from_2_13"
+    assert set(verdict.follows) == {
+        "ocp_saturate", "onnx_saturate", "ptx_satfinite", "torch_from_2_13", "triton_amd_ocp",
+    }  # fmt: skip
+    assert verdict.reason == "follows ocp_saturate, onnx_saturate, ptx_satfinite, torch_from_2_13, triton_amd_ocp"
 
 
 def test_observation_names_the_nearest_rule_and_where_it_parts() -> None:
