@@ -18,7 +18,7 @@ import safetensors
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
-from narrowgauge.contracts.formats import FORMATS, format_named
+from narrowgauge.contracts.formats import FORMATS, Format, format_named
 
 #: what a header calls an array of plain integers
 INTEGERS = {
@@ -31,8 +31,11 @@ INTEGERS = {
     "I32": "<i4",
     "I64": "<i8",
 }
-_FORMAT_OF = {f.safetensors: f.name for f in FORMATS.values()}
-_UNSIGNED = {1: "U8", 2: "U16", 4: "U32"}
+_FORMAT_OF = {f.safetensors: f.name for f in FORMATS.values() if f.safetensors and f.safetensors not in INTEGERS}
+#: two or more codes of these share a byte in a file
+_PACKED = {name for name, format_name in _FORMAT_OF.items() if format_named(format_name).bits < 8}
+_UNSIGNED = {1: "U8", 2: "U16", 4: "U32", 8: "U64"}
+_NOT_READ = "packed sub-byte tensors are not read yet; give codes as U8, one per byte"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +46,13 @@ class Stored:
     data: npt.NDArray[Any]
 
     def as_format(self, name: str) -> Coded:
-        """As codes of a format: a typed tensor keeps its own, integers are taken for what is expected."""
-        return Coded(self.format or name, self.data)
+        """As codes of a format: a typed tensor keeps its own, integers are taken for what is expected.
+
+        The numbers of I8 are the values of ``int8``, and so its codes by their bits.
+        """
+        fmt = format_named(self.format or name)
+        own = f"I{8 * self.data.itemsize}" if self.data.dtype.kind == "i" else ""
+        return Coded(fmt.name, self.data.view(fmt.storage) if own and own == fmt.safetensors else self.data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +82,10 @@ def _stored(path: Path, name: str, entry: Mapping[str, Any]) -> Stored:
     kind = entry["dtype"]
     if kind in INTEGERS:
         return Stored("", np.frombuffer(entry["data"], INTEGERS[kind]).reshape(entry["shape"]))
+    if kind in _PACKED:
+        raise BadInput(f"{path}: tensor {name!r} has dtype {kind}; {_NOT_READ}")
     if kind not in _FORMAT_OF:
-        known = ", ".join([*INTEGERS, *_FORMAT_OF])
+        known = ", ".join([*INTEGERS, *(known for known in _FORMAT_OF if known not in _PACKED)])
         raise BadInput(f"{path}: tensor {name!r} has dtype {kind}; this version reads {known}")
     fmt = format_named(_FORMAT_OF[kind])
     return Stored(fmt.name, np.frombuffer(entry["data"], fmt.storage).reshape(entry["shape"]))
@@ -92,12 +102,21 @@ def write(path: Path, tensors: Mapping[str, Coded], metadata: Mapping[str, Any],
     # Wide elements first, so that every tensor is aligned to its element size without padding.
     for name in sorted(tensors, key=lambda n: (-tensors[n].data.dtype.itemsize, n)):
         fmt, data = format_named(tensors[name].format), tensors[name].codes
-        kind = fmt.safetensors if typed else _UNSIGNED[data.dtype.itemsize]
+        kind = _typed(path, name, fmt) if typed else _UNSIGNED[data.dtype.itemsize]
         header[name] = {"dtype": kind, "shape": list(data.shape), "data_offsets": [len(body), len(body) + data.nbytes]}
         body += data.tobytes(order="C")
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     write_whole(path, struct.pack("<Q", len(text)) + text + body)
+
+
+def _typed(path: Path, name: str, fmt: Format) -> str:
+    """The dtype of a format's tensors. Raises ``BadInput`` where there is none, or it is not one code to an element."""
+    if not fmt.safetensors:
+        raise BadInput(f"cannot write {path}: tensor {name!r} is {fmt.name}, which has no safetensors dtype")
+    if fmt.safetensors in _PACKED:
+        raise BadInput(f"cannot write {path}: tensor {name!r} is {fmt.name} ({fmt.safetensors}); {_NOT_READ}")
+    return fmt.safetensors
 
 
 def metadata_of(file: TensorFile, path: Path) -> dict[str, Any]:

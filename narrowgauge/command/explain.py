@@ -12,12 +12,13 @@ from rich.text import Text
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
+from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Chain, Recipe
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
-from narrowgauge.reference.codec import WIDEST_TABLE, decode, largest, nan_code, values
+from narrowgauge.reference.codec import decode, has_negative_zero, largest, special_code, values
 from narrowgauge.reference.faults.registry import FAULTS, Fault
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
@@ -33,7 +34,9 @@ CLAMPED = {
     "none": "none",
 }
 #: every spelling of a format, in lower case
-ALIASES = {alias.lower(): f.name for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases)}
+ALIASES = {alias.lower(): f.name for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases) if alias}
+#: said of what a format does not have
+NONE = "none"
 AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN"}
 
 
@@ -154,27 +157,46 @@ def _operand(part: float | str) -> str:
 
 
 def _format_facts(fmt: Format) -> dict[str, str]:
-    nan, layout = "every code with the top exponent and a fraction", f"{fmt.exponent} exponent, {fmt.mantissa} mantissa"
-    if fmt.bits <= WIDEST_TABLE and fmt.family != "ieee":
-        nan = ", ".join(f"{c:#04x}" for c in np.flatnonzero(np.isnan(values(fmt))))
-    smallest = decode(np.array([1, 1 << fmt.mantissa, fmt.sign_bit], fmt.storage), fmt)
-    top = largest(fmt) if fmt.bits <= WIDEST_TABLE else nan_code(fmt) - (1 << (fmt.mantissa - 1)) - 1
+    top = special_code(fmt) - 1 if fmt.family == "ieee" else largest(fmt)
+    has_exponent = fmt.family != "integer"
+    has_subnormals = has_exponent and fmt.mantissa > 0
     return {
-        "bits": f"1 sign, {layout}, bias {fmt.bias}",
-        "largest finite": f"{decode(np.array([top], fmt.storage), fmt)[0]:.9g} ({top:#x})",
-        "smallest normal": f"{smallest[1]:.9g}",
-        "smallest subnormal": f"{smallest[0]:.9g}",
+        "bits": _bits(fmt),
+        "largest finite": f"{_number(fmt, top)} ({top:#x})",
+        "smallest normal": _number(fmt, 1 << fmt.mantissa if has_subnormals else 0) if has_exponent else NONE,
+        "smallest subnormal": _number(fmt, 1) if has_subnormals else NONE,
+        "zero": "no" if fmt.family == "exponent" else "yes",
         "infinity": "yes" if fmt.family == "ieee" else "no",
-        "NaN": nan,
-        "negative zero": "no" if fmt.family == "fnuz" else "yes",
-        "safetensors": fmt.safetensors,
+        "NaN": _nans(fmt),
+        "negative zero": "yes" if has_negative_zero(fmt) else "no",
+        "safetensors": fmt.safetensors or NONE,
         "aliases": ", ".join(fmt.aliases),
         "authority": fmt.authority,
     }
 
 
+def _bits(fmt: Format) -> str:
+    if fmt.family == "integer":
+        return f"{fmt.bits}, two's complement" if fmt.signed else f"{fmt.bits}, unsigned"
+    return f"{int(fmt.signed) or 'no'} sign, {fmt.exponent} exponent, {fmt.mantissa or 'no'} mantissa, bias {fmt.bias}"
+
+
+def _number(fmt: Format, code: int) -> str:
+    """The value of a code, in digits enough to read it back."""
+    return f"{decode(np.array([code], fmt.storage), fmt)[0]:.{17 if fmt.bits > 32 else 9}g}"
+
+
+def _nans(fmt: Format) -> str:
+    """The codes of NaN: "0x7f, 0xff", or "0x7d to 0x7f, 0xfd to 0xff"."""
+    if fmt.bits > 8:
+        return "every code with the top exponent and a fraction"
+    codes = np.flatnonzero(np.isnan(values(fmt)))
+    runs = [run for run in np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1) if run.size]
+    return ", ".join(f"{r[0]:#04x}" if r.size == 1 else f"{r[0]:#04x} to {r[-1]:#04x}" for r in runs) or NONE
+
+
 def _format_data(fmt: Format) -> dict[str, Any]:
-    table = [f"{v:.9g}" for v in values(fmt)] if fmt.bits <= 8 else None
+    table = [f"{v:.17g}" for v in values(fmt)] if fmt.bits <= 8 else None
     return {"name": fmt.name, **_format_facts(fmt), "values": table}
 
 
@@ -190,20 +212,36 @@ def _format(fmt: Format, width: int) -> list[Text]:
             grid.lines.append(Line([Text(f"{row:#04x}"), *(Text(v.rjust(cells)) for v in shown[row : row + columns])]))
         if grid.width <= width:
             break
-    return [*texts, Text(), Text("value of each code"), *grid.texts(width)]
+    rounded = any(float(text) != v for text, v in zip(shown, values(fmt), strict=True) if not np.isnan(v))
+    title = "value of each code" + (", to 8 digits (--json gives all of them)" if rounded else "")
+    return [*texts, Text(), Text(title), *grid.texts(width)]
 
 
 # --- policies, faults, symptoms --------------------------------------------------------------------------------------
 
 
 def _policy(named: NamedPolicy, width: int) -> list[Text]:
-    grid = Grid("", ["choice", *named.by_format])
-    for choice in dataclasses.fields(next(iter(named.by_format.values()))):
-        cells = (choice.name, *(str(getattr(p, choice.name)) for p in named.by_format.values()))
-        grid.lines.append(Line([Text(cell) for cell in cells]))
     said = [("authority:", named.authority), ("evidence:", named.evidence), ("applies to:", named.applies)]
     known = [(name, value) for name, value in said if value]
-    return [Text(f"{named.name}: a cast policy", "bold"), *grid.texts(width), Text(), *facts(known, width, indent=0)]
+    texts, formats = [Text(f"{named.name}: a cast policy", "bold")], list(named.by_format)
+    while formats:
+        # As many formats as fit side by side, then a table of the next ones.
+        grid, count = _choices(named, formats), len(formats)
+        while count > 1 and grid.width > width:
+            count -= 1
+            grid = _choices(named, formats[:count])
+        texts += [*grid.texts(width), Text()]
+        formats = formats[count:]
+    return [*texts, *facts(known, width, indent=0)]
+
+
+def _choices(named: NamedPolicy, formats: list[str]) -> Grid:
+    policies = [named.by_format[name] for name in formats]
+    grid = Grid("", ["choice", *formats])
+    for choice in dataclasses.fields(CastPolicy):
+        cells = (choice.name, *(str(getattr(p, choice.name)) for p in policies))
+        grid.lines.append(Line([Text(cell) for cell in cells]))
+    return grid
 
 
 def _fault_data(fault: Fault) -> dict[str, Any]:

@@ -35,7 +35,19 @@ def stored(family: Family) -> dict[str, Coded]:
 @cache
 def whole_space(family: Family, source: str) -> Ints:
     """The code of every pattern of a 16-bit source, by exact fractions."""
-    return second.cast_codes(np.arange(1 << 16), source, family.format, policy_of(family))
+    return exact_codes(np.arange(1 << 16), source, family.format, policy_of(family))
+
+
+def exact_codes(patterns: Ints, source: str, format_name: str, policy: dict[str, object]) -> Ints:
+    """The codes of patterns by exact fractions.
+
+    What a policy puts in the place of a NaN is final: its clauses on zeros speak of values, and a NaN is none.
+    """
+    codes = second.cast_codes(patterns, source, format_name, policy)
+    of_nan = nan_as_one(patterns, source) == -1
+    final = policy | {"negative_zero": "keep", "zero": "smallest"}
+    codes[of_nan] = second.cast_codes(patterns[of_nan], source, format_name, final)
+    return codes
 
 
 def policy_of(family: Family) -> dict[str, object]:
@@ -44,8 +56,7 @@ def policy_of(family: Family) -> dict[str, object]:
 
 def nan_as_one(codes: Ints, format_name: str) -> Ints:
     """Codes with one number in the place of every NaN, by the second derivation's reading of the format."""
-    known = {code: second.decode(code, format_name).kind for code in np.unique(codes).tolist()}
-    nans = [code for code, kind in known.items() if kind == "nan"]
+    nans = [code for code in np.unique(codes).tolist() if second.decode(code, format_name).kind == "nan"]
     wide: Ints = np.where(np.isin(codes, nans), -1, codes.astype(np.int64))
     return wide
 

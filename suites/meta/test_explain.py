@@ -14,13 +14,19 @@ from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.symptoms import SYMPTOMS, Symptom, matching
+from narrowgauge.suites.meta import second_derivation as second
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
 
 pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
 
 # --- explain ---------------------------------------------------------------------------------------------------------
 
-ALIASES = [(alias, f.name) for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases)]
+ALIASES = [(alias, f.name) for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases) if alias]
+IN_ML_DTYPES = [f.name for f in FORMATS.values() if f.family != "integer" and f.name != "tfloat32"]
+BITS = {
+    "float8_e8m0fnu": "no sign, 8 exponent, no mantissa, bias 127",
+    "int8": "8, two's complement", "uint8": "8, unsigned", "int4": "4, two's complement", "uint4": "4, unsigned",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("alias", "name"), ALIASES)
@@ -28,13 +34,20 @@ def test_explain_a_format_under_every_name(alias: str, name: str, capsys: pytest
     fmt = FORMATS[name]
     for spelling in (alias, alias.upper(), alias.lower()):
         text = said(["explain", spelling], capsys)
-        assert text.startswith(f"{name} bits 1 sign, {fmt.exponent} exponent, {fmt.mantissa} mantissa")
+        bits = BITS.get(name) or f"1 sign, {fmt.exponent} exponent, {fmt.mantissa} mantissa, bias {fmt.bias}"
+        assert text.startswith(f"{name} bits {bits} largest finite ")
         assert fmt.authority in text
         assert ", ".join(fmt.aliases) in text
     assert as_json(["explain", alias], capsys)["name"] == name
 
 
-@pytest.mark.parametrize("name", FORMATS)
+def codes_of(text: str) -> list[int]:
+    """What "0x7d to 0x7f, 0xff" or "none" says."""
+    runs = [[int(end, 16) for end in run.split(" to ")] for run in text.split(", ") if run != "none"]
+    return [code for run in runs for code in range(run[0], run[-1] + 1)]
+
+
+@pytest.mark.parametrize("name", IN_ML_DTYPES)
 def test_facts_of_a_format_agree_with_ml_dtypes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     data, dtype = as_json(["explain", name], capsys), np.dtype(getattr(ml_dtypes, name, None) or name)
     info = ml_dtypes.finfo(dtype)
@@ -42,17 +55,49 @@ def test_facts_of_a_format_agree_with_ml_dtypes(name: str, capsys: pytest.Captur
     assert np.array(float(top)).astype(dtype) == info.max
     assert np.array(int(code, 16), FORMATS[name].storage).view(dtype) == info.max
     assert float(data["smallest normal"]) == pytest.approx(float(info.tiny), rel=1e-8)
-    assert float(data["smallest subnormal"]) == pytest.approx(float(info.smallest_subnormal), rel=1e-8)
+    if name == "float8_e8m0fnu":
+        assert data["smallest subnormal"] == "none"
+    else:
+        assert float(data["smallest subnormal"]) == pytest.approx(float(info.smallest_subnormal), rel=1e-8)
     with np.errstate(all="ignore"):
         assert (data["infinity"] == "yes") == bool(np.isinf(np.array(np.inf).astype(dtype).astype(np.float64)))
         minus_zero = np.array(-0.0).astype(dtype).astype(np.float64)
     assert (data["negative zero"] == "yes") == bool(np.signbit(minus_zero) and minus_zero == 0)
     if dtype.itemsize == 1:
-        values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
+        values = np.arange(FORMATS[name].code_count, dtype=np.uint8).view(dtype).astype(np.float64)
         np.testing.assert_array_equal([float(v) for v in data["values"]], values)
-        assert data["NaN"] == ", ".join(f"{c:#x}" for c in np.flatnonzero(np.isnan(values)))
+        assert codes_of(data["NaN"]) == np.flatnonzero(np.isnan(values)).tolist()
     else:
         assert data["values"] is None
+
+
+@pytest.mark.parametrize("name", [f.name for f in FORMATS.values() if f.bits <= 8 or f.name == "tfloat32"])
+def test_facts_of_a_format_agree_with_exact_fractions(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    data, layout = as_json(["explain", name], capsys), second.LAYOUTS[name]
+    numbers = [second.decode(code, name) for code in range(layout.codes)]
+    values = {c: -n.magnitude if n.negative else n.magnitude for c, n in enumerate(numbers) if n.kind == "finite"}
+    top, code = re.fullmatch(r"(\S+) \((0x\w+)\)", data["largest finite"]).groups()  # type: ignore[union-attr]
+    assert values[int(code, 16)] == max(values.values())
+    assert float(top) == pytest.approx(float(max(values.values())), rel=1e-8)
+    smallest = {
+        "smallest normal": "none" if layout.is_integer else values[0 if layout.first else 1 << layout.mantissa_bits],
+        "smallest subnormal": "none" if layout.is_integer or layout.first else values[1],
+    }
+    for fact, value in smallest.items():
+        assert data[fact] == value or float(data[fact]) == pytest.approx(float(value), rel=1e-8)
+    assert data["zero"] == ("yes" if 0 in values.values() else "no")
+    assert data["infinity"] == ("yes" if any(n.kind == "inf" for n in numbers) else "no")
+    minus_zero = any(n.kind == "finite" and n.negative and n.magnitude == 0 for n in numbers)
+    assert data["negative zero"] == ("yes" if minus_zero else "no")
+    if name != "tfloat32":
+        assert codes_of(data["NaN"]) == [c for c, n in enumerate(numbers) if n.kind == "nan"]
+        assert {c: float(data["values"][c]) for c in values} == values
+        assert len(data["values"]) == layout.codes
+
+
+def test_a_table_that_is_rounded_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, rounded in (("float8_e5m2", True), ("float8_e8m0fnu", True), ("float8_e4m3fn", False), ("int8", False)):
+        assert ("value of each code, to 8 digits" in said(["explain", name], capsys)) == rounded
 
 
 def test_value_table_of_fnuz(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,8 +116,14 @@ def test_value_table_of_fnuz(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_explain_a_policy(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     policy, text = POLICIES[name], said(["explain", name], capsys)
-    assert text.startswith(f"{name}: a cast policy choice {' '.join(policy.by_format)}")
-    assert f"overflow {' '.join(p.overflow for p in policy.by_format.values())} " in text
+    assert text.startswith(f"{name}: a cast policy choice ")
+    # A policy of many formats is several tables, one below the other.
+    tables = re.findall(r"\bchoice (.*?) rounding (.*?) overflow (.*?) infinity (.*?) nan ", text)
+    named, rounding, overflow, infinity = (" ".join(column).split() for column in zip(*tables, strict=True))
+    assert named == list(policy.by_format)
+    assert rounding == [p.rounding for p in policy.by_format.values()]
+    assert overflow == [p.overflow for p in policy.by_format.values()]
+    assert infinity == [p.infinity for p in policy.by_format.values()]
     assert f"authority: {' '.join(policy.authority.split())}" in text
     assert f"evidence: {policy.evidence}" in text
     assert policy.applies in text
@@ -146,9 +197,12 @@ def test_explain_in_the_user_s_own_words(asked: str, title: str, capsys: pytest.
         ("cast.tie_away", "did you mean cast.ties_away"),
         ("cast.overflow_saturate", "did you mean cast.overflow_saturates"),  # no symptom, though it holds "saturate"
         ("scale.448_for_fnu", "did you mean scale.448_for_fnuz"),
-        ("qqq", "known: bfloat16, cast."),
-        ("finance on behalf of a gulp", "known: bfloat16, cast."),  # "nan", "half" and "ulp" are in it, but no words
-        ("", "known: bfloat16, cast."),
+        ("qqq", "known: amd_native, amd_native_clamped, bfloat16, cast."),
+        (
+            "finance on behalf of a gulp",
+            "known: amd_native, amd_native_clamped, bfloat16, cast.",
+        ),  # "nan", "half" and "ulp" are in it, but no words
+        ("", "known: amd_native, amd_native_clamped, bfloat16, cast."),
     ],
 )
 def test_explain_what_is_not_known(asked: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -205,11 +205,11 @@ def test_explain_on_every_screen(
     text = capsys.readouterr().out
     assert "…" not in text
     assert [line for line in text.splitlines() if len(line) > width] == []
-    if name in FORMATS and FORMATS[name].bits == 8:
+    if name in FORMATS and FORMATS[name].bits <= 8:
         table = text.split("value of each code")[1]
         cells = [cell for line in table.splitlines()[2:] for cell in line.split()[1:]]
-        assert len(cells) == 256
-        assert all(re.fullmatch(r"-?[\d.]+|nan", cell) for cell in cells)
+        assert len(cells) == FORMATS[name].code_count
+        assert all(re.fullmatch(r"-?[\d.]+(e[+-]\d+)?|-?inf|nan", cell) for cell in cells)
 
 
 # --- what explain knows ----------------------------------------------------------------------------------------------
