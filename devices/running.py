@@ -135,7 +135,7 @@ def _from_torch(torch: Any, value: Any, format_name: str) -> Coded | str:
     value = value.detach().cpu().contiguous()
     fmt = format_named(format_name)
     if value.dtype == getattr(torch, fmt.name, None) and fmt.family != "integer":
-        unsigned = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32}[fmt.storage.itemsize]
+        unsigned = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}[fmt.storage.itemsize]
         value = value.reshape(-1).view(unsigned).reshape(value.shape)
     elif value.dtype.is_floating_point or value.dtype.is_complex:  # another buffer: its label tells the judge
         other = next((f for f in FORMATS if getattr(torch, f, None) == value.dtype), None)

@@ -248,7 +248,7 @@ def check_fits(policy: CastPolicy, fmt: Format) -> None:
         "nan": (policy.nan == "nan" and nan_code(fmt) < 0)
         or (policy.nan == "opposite_zero" and not has_negative_zero(fmt))
         or (policy.nan in ("min", "signed_max") and not fmt.signed),
-        "negative_zero": policy.negative_zero == "drop" and not fmt.signed,
+        "negative_zero": policy.negative_zero == "drop" and fmt.family in ("exponent", "integer"),
         "subnormals": policy.subnormals == "flush" and fmt.family in ("exponent", "integer"),
         "limit": policy.limit is not None and fmt.family in ("exponent", "integer"),
         "negative": policy.negative != "smallest" and (fmt.signed or (policy.negative == "nan" and nan_code(fmt) < 0)),

@@ -233,6 +233,11 @@ def _to_float32() -> Iterator[str]:
         want = second.cast_codes(list(codes), source, "float32", SPECIAL)
         if codes_part(fast.cast(x, "float32", policy).data, want, "float32"):
             yield f"{source} to float32"
+    # 1.0625 is a tie of e4m3fn; its neighbours in float64 are none in float32.
+    fine = [0x3FF1000000000000, 0x3FF1000000000001, 0x3FF0FFFFFFFFFFFF, 0x407D000000000000, 0x407D000000000001]
+    got = fast.cast(coded.Coded("float64", np.array(fine, "<u8")), "float8_e4m3fn", policy).data
+    if codes_part(got, second.cast_codes(fine, "float64", "float8_e4m3fn", SPECIAL), "float8_e4m3fn"):
+        yield "float64 to a narrow format"
 
 
 def _long_tensors() -> Iterator[str]:
@@ -250,6 +255,11 @@ def _long_tensors() -> Iterator[str]:
         want = np.array([_real(second.decode(c, name)) for c in range(second.LAYOUTS[name].codes)], np.float32)
         if not np.array_equal(fast.to_float32(coded.Coded(name, codes)), want[codes], equal_nan=True):
             yield f"a long tensor of {name} to values"
+    few = _some_codes(second.LAYOUTS["bfloat16"])
+    real = np.array([_real(second.decode(int(c), "bfloat16")) for c in few], np.float32)
+    got32 = fast.to_float32(coded.Coded("bfloat16", np.resize(few.astype("<u2"), 100_003)))
+    if not np.array_equal(got32, np.resize(real, 100_003), equal_nan=True):
+        yield "a long tensor of bfloat16 to values"
 
 
 def _layouts() -> Iterator[str]:
