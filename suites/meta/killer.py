@@ -255,9 +255,9 @@ def _long_tensors() -> Iterator[str]:
         want = np.array([_real(second.decode(c, name)) for c in range(second.LAYOUTS[name].codes)], np.float32)
         if not np.array_equal(fast.to_float32(coded.Coded(name, codes)), want[codes], equal_nan=True):
             yield f"a long tensor of {name} to values"
-    few = _some_codes(second.LAYOUTS["bfloat16"])
-    real = np.array([_real(second.decode(int(c), "bfloat16")) for c in few], np.float32)
-    got32 = fast.to_float32(coded.Coded("bfloat16", np.resize(few.astype("<u2"), 100_003)))
+    codes16 = _some_codes(second.LAYOUTS["bfloat16"])
+    real = np.array([_real(second.decode(int(c), "bfloat16")) for c in codes16], np.float32)
+    got32 = fast.to_float32(coded.Coded("bfloat16", np.resize(codes16.astype("<u2"), 100_003)))
     if not np.array_equal(got32, np.resize(real, 100_003), equal_nan=True):
         yield "a long tensor of bfloat16 to values"
 
