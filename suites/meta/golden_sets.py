@@ -39,15 +39,8 @@ def whole_space(family: Family, source: str) -> Ints:
 
 
 def exact_codes(patterns: Ints, source: str, format_name: str, policy: dict[str, object]) -> Ints:
-    """The codes of patterns by exact fractions.
-
-    What a policy puts in the place of a NaN is final: its clauses on zeros speak of values, and a NaN is none.
-    """
-    codes = second.cast_codes(patterns, source, format_name, policy)
-    of_nan = nan_as_one(patterns, source) == -1
-    final = policy | {"negative_zero": "keep", "zero": "smallest"}
-    codes[of_nan] = second.cast_codes(patterns[of_nan], source, format_name, final)
-    return codes
+    """The codes of patterns by exact fractions."""
+    return second.cast_codes(patterns, source, format_name, policy)
 
 
 def policy_of(family: Family) -> dict[str, object]:

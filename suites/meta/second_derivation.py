@@ -282,14 +282,15 @@ def _stand_in(number: Number, rule: _Rule) -> Number:
         return largest(number.negative)
     if number.kind == "nan" and rule.nan in ("max", "min", "signed_max"):
         return largest(rule.nan == "min" or (rule.nan == "signed_max" and number.negative))
-    if number.kind == "nan" and rule.nan in ("zero", "opposite_zero"):
-        return Number("finite", rule.nan == "opposite_zero" and not number.negative, Fraction(0))
     return number
 
 
 def _cast(number: Number, rule: _Rule, outward: Outward | None = None) -> int:
     """`cast` under a bound policy; `outward`, where given, takes the place of the policy's rounding mode."""
     layout = rule.layout
+    if number.kind == "nan" and rule.nan in ("zero", "opposite_zero"):
+        # What stands for a NaN is final: the clauses on zeros speak of values, and a NaN is none.
+        return layout.sign_bit if rule.nan == "opposite_zero" and not number.negative else 0
     if number.kind != "finite":
         number = _stand_in(number, rule)
     if number.kind == "nan":
