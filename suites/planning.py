@@ -93,7 +93,7 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
     for plugged, claim, device in _places(kernels, devices, operation):
         cells = [Planned(plugged, claim, case.name, device) for case in cases if case.applies(claim)]
         # Where nothing will be executed (and until an emulator does), one case says all there is to say.
-        planned += cells[:1] if device.emulates or cells[0].hindrance else cells
+        planned += cells[:1] if device.emulates or any(c.hindrance for c in cells) else cells
     return planned
 
 
