@@ -84,6 +84,7 @@ def main() -> None:
 
         triton_driver.install(arguments.emulate)
     session = Session()
+    itself = os.getpid()
     incoming, outgoing = Arena(request_arena), Arena(answer_arena)
     with os.fdopen(reader, "rb") as requests, os.fdopen(writer, "wb") as answers:
         while True:
@@ -97,5 +98,7 @@ def main() -> None:
                 answer, outputs = {"kind": "not_executed", "reason": str(reason)}, {}
             except BaseException as error:  # a plug-in may raise SystemExit; the parent must hear of it
                 answer, outputs = {"kind": "raised", "reason": told(error, request.get("origin", ""))}, {}
+            if os.getpid() != itself:  # a plug-in called fork() and let both return: a copy answers for nobody
+                os._exit(0)
             sys.stdout.flush()
-            send(answers, outgoing, {**answer, "turn": request["turn"], "pid": os.getpid()}, outputs)
+            send(answers, outgoing, answer, outputs)

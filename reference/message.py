@@ -55,6 +55,8 @@ def _breaks(verdict: Verdict) -> str:
 
 
 def _reasons(verdict: Verdict) -> list[str]:
+    if verdict.explanations and not verdict.explanations[0].accounts_for(verdict.differing):
+        return [f"  near: {_short(e)}" for e in verdict.explanations]  # a cause, spelled out, would read as a finding
     lines = []
     for explanation in verdict.explanations[:1]:
         for name in explanation.faults[:SPELLED_OUT]:

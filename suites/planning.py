@@ -91,19 +91,16 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
     cases = [c for c in CASES if c.operation == operation and c.depth in reached]
     planned = []
     for plugged, claim, device in _places(kernels, devices, operation):
-        names = [c.name for c in cases if c.applies(claim)]
-        # Until an emulator executes, one case says all there is to say.
-        planned += [Planned(plugged, claim, name, device) for name in (names[:1] if device.emulates else names)]
+        cells = [Planned(plugged, claim, case.name, device) for case in cases if case.applies(claim)]
+        # Where nothing will be executed (and until an emulator does), one case says all there is to say.
+        planned += cells[:1] if device.emulates or any(c.hindrance for c in cells) else cells
     return planned
 
 
 def plan_one(kernels: Iterable[Plugged], devices: Sequence[Device], operation: str, case: str) -> list[Planned]:
     """One cell for each claim on each device that executes: for tests that bring their own inputs."""
-    return [
-        Planned(plugged, claim, case, device)
-        for plugged, claim, device in _places(kernels, devices, operation)
-        if not device.emulates and not plugged.kernel.canary
-    ]
+    cells = [Planned(plugged, claim, case, device) for plugged, claim, device in _places(kernels, devices, operation)]
+    return [c for c in cells if not (c.device.emulates or c.hindrance or c.plugged.kernel.canary)]
 
 
 def _places(

@@ -17,7 +17,6 @@ from narrowgauge.suites.offline import judge_files
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, tuple[str, Array]]
-DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 CAST = "cast/ocp_saturate/bfloat16/float8_e4m3fn"
 QUANTIZE = "quantize/vllm.fp8_per_token_dynamic/float32/float8_e4m3fn"
 

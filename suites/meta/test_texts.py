@@ -22,7 +22,7 @@ from narrowgauge.devices.targets import TARGETS
 from narrowgauge.plugin.allure_report import severity
 from narrowgauge.plugin.screen import LONGEST, brief
 from narrowgauge.plugin.tables import summary
-from narrowgauge.reference.faults.registry import FAULTS
+from narrowgauge.reference.faults.registry import FAULTS, fault_named
 from narrowgauge.reference.message import code_of, failure_message
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
@@ -310,6 +310,14 @@ def test_less_than_half_is_unexplained() -> None:
     assert code_of(found) == "UNEXPLAINED"
     assert failure_message(verdict(5, 5), "a kernel").startswith("[ROUND] a kernel: cast.truncates explains 5 of 10")
     assert code_of(verdict(10, 0)) == "ROUND"
+
+
+def test_no_cause_is_spelled_out_for_a_fault_that_accounts_for_little() -> None:
+    cause = fault_named("cast.truncates").cause
+    assert cause in failure_message(verdict(5, 5), "a kernel")
+    text = failure_message(verdict(4, 6), "a kernel")
+    assert cause not in text
+    assert "\n  near: cast.truncates explains 4, leaves 6\n" in text
 
 
 def test_a_dispute_blames_nobody() -> None:
