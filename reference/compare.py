@@ -43,6 +43,10 @@ class Difference:
         """Which elements of an output differ."""
         return np.asarray(self.classes[output] != 0)
 
+    def count(self, output: str, kind: str) -> int:
+        """How many elements of an output differ in that way."""
+        return int(np.count_nonzero(self.classes[output] == _CLASS[kind]))
+
     def kind(self, output: str, index: tuple[int, ...]) -> str:
         """The class of one element."""
         return ("same", *DIFFERENCES)[int(self.classes[output][index])]

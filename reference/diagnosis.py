@@ -76,14 +76,14 @@ def _witness(difference: Difference) -> Rows:
     for classes in difference.classes.values():
         for number in np.unique(classes[classes != 0]):
             rows = np.unique(np.nonzero(classes == number)[0])
-            chosen.append(_spread(rows, PER_CLASS))
+            chosen.append(spread(rows, PER_CLASS))
             differing.update(rows.tolist())
     count = next(iter(difference.classes.values())).shape[0]
     agreeing = np.setdiff1d(np.arange(count), np.fromiter(differing, np.intp, len(differing)))
-    return np.unique(np.concatenate([*chosen, _spread(agreeing, AGREEING)]))
+    return np.unique(np.concatenate([*chosen, spread(agreeing, AGREEING)]))
 
 
-def _spread(rows: Rows, most: int) -> Rows:
+def spread(rows: Rows, most: int) -> Rows:
     """At most so many of the rows, spread evenly, first and last among them."""
     if rows.size <= most:
         return rows

@@ -10,16 +10,13 @@ from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim, Observe
-from narrowgauge.contracts.verdict import Mismatch, Verdict
+from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.reference.behaviour import candidates, standing_of
-from narrowgauge.reference.compare import Difference, compare
+from narrowgauge.reference.compare import compare
 from narrowgauge.reference.diagnosis import explain
 from narrowgauge.reference.expected import Expected, expected
-from narrowgauge.reference.fast_codec import decode_values
-
-#: how many differing elements a verdict lists
-LISTED = 10
-
+from narrowgauge.reference.identify import Seen, rules_apart, their_names
+from narrowgauge.reference.listing import mismatches
 
 def judge(
     claim: Claim,
@@ -77,61 +74,19 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected) -
 
 
 def _observe(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> Verdict:
-    """Which named rules give exactly these outputs, and where the nearest one parts."""
-    apart = {c.rule: compare(got, expected(c, x)) for c in candidates(claim)}
-    follows = tuple(rule for rule, difference in apart.items() if difference.total == 0)
-    nearest = min(apart, key=lambda rule: apart[rule].total)
+    """Which named rules give exactly these outputs, and in how much the nearest one parts."""
+    rules = rules_apart(claim, [Seen(x, got)])
+    follows = their_names(claim, (r for r in rules if r.total == 0))
     reason = f"follows {', '.join(follows)}"
     if not follows:
-        counts = ", ".join(f"{n} {kind}" for kind, n in apart[nearest].counts.items())
-        reason = f"follows no named rule; nearest is {nearest}, which parts in {counts}"
+        nearest = min(rules, key=lambda r: r.total)
+        counts = ", ".join(f"{n} {kind}" for kind, n in nearest.counts.items())
+        reason = f"follows no named rule; nearest is {nearest.names[0]}, which parts in {counts}"
     elements = sum(value.data.size for value in got.values())
     return Verdict(
         "passed", str(claim), "an observation: nothing is claimed", elements,
         reason=reason, digest=digest(dict(got)), follows=follows,
     )  # fmt: skip
-
-
-def mismatches(x: Coded, got: Mapping[str, Coded], want: Expected, difference: Difference) -> list[Mismatch]:
-    """The first differing elements, a few of each class, with what went in."""
-    listed: list[Mismatch] = []
-    for name, classes in difference.classes.items():
-        numbers = np.unique(classes[classes != 0])
-        for number in numbers:
-            for place in np.argwhere(classes == number)[: max(1, LISTED // len(numbers))]:
-                index = tuple(int(i) for i in place)
-                low, high = want[name].low, want[name].high
-                ends = [show(Coded(c.format, c.data[index])) for c in (low, high)]
-                listed.append(
-                    Mismatch(
-                        output=name,
-                        index=index,
-                        kind=difference.kind(name, index),
-                        input=_input_of(x, index, classes.shape),
-                        got=show(Coded(got[name].format, got[name].data[index])),
-                        want=ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}",
-                    )
-                )
-    return listed
-
-
-def _input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """The element that the output element came from, or the row for an output that has one value per row."""
-    if shape == x.shape:
-        return show(Coded(x.format, x.data[index]))
-    row = decode_values(x.take(np.array([index[0]])))
-    magnitudes = np.abs(row[~np.isnan(row)])
-    return f"row {index[0]}, largest magnitude {magnitudes.max(initial=0.0):.9g}"
-
-
-def show(element: Coded) -> str:
-    """A single element as value and bits: ``448 (0x7e)``."""
-    fmt = format_named(element.format)
-    code = int(element.data)
-    if not 0 <= code < fmt.code_count:
-        return f"{code:#x}, no code"
-    value = float(decode_values(Coded(fmt.name, np.array([code], fmt.storage)))[0])
-    return f"{value:.9g} ({code:#0{2 + fmt.bits // 4}x})"
 
 
 def check_claim(claim: Claim) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from narrowgauge.command import devices, explain, golden, inputs, judge, test
+from narrowgauge.command import devices, explain, golden, identify, inputs, judge, test
 from narrowgauge.contracts.errors import Infrastructure, NarrowgaugeError
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.version import __version__
@@ -26,13 +26,14 @@ start here:
   narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
   narrowgauge judge in.safetensors out.safetensors
                                             judge any program, in any language, on any machine, from files
+  narrowgauge identify torch_eager          which named policy a kernel follows, or where it parts from the nearest
   narrowgauge explain "!!!!"                from a symptom to its causes; also a format, a policy, a recipe, a fault
 
 exit codes: 0 all well, 1 something is wrong (NOT READY), 3 the machine or installation failed, 4 bad input,
 5 nothing was selected, 6 something was not executed (test says so only with --require-verified). Every subcommand
 has --json.
 """
-SUBCOMMANDS = (devices, test, inputs, judge, golden, explain)
+SUBCOMMANDS = (devices, test, inputs, judge, identify, golden, explain)
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from narrowgauge.ci.ledger import Ledger
+from narrowgauge.command.identify import reports
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.plugin.screen import screen
+from narrowgauge.plugin.screen import screen, show
 from narrowgauge.plugin.tables import summary
+from narrowgauge.suites.identifying import found_in
 from narrowgauge.suites.offline import judge_files
 
 
@@ -18,7 +20,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "judge",
         help="judge the outputs of any program, in any language, from files",
-        description="Gives the same verdicts, messages and ledger as a run ('replayed').",
+        description="Gives the same verdicts, messages and ledger as a run ('replayed'). For an observation (rule '?') it says what was "
+        "followed, as 'narrowgauge identify' does.",
     )
     parser.add_argument("inputs", type=Path, metavar="IN", help="what 'narrowgauge inputs' wrote")
     parser.add_argument("outputs", type=Path, metavar="OUT", help="safetensors with CASE.codes (and CASE.scale)")
@@ -44,6 +47,8 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
             if one.message:
                 print(one.message, end="\n\n")
         console = screen()
+        if judged[0].row.rule == "?" and (found := found_in(judged)).executed:
+            show(console, reports([found], console.width))
         print(summary(ledger, console.width, colour=console.is_terminal and not console.no_color), end="")
     results = {row.result for row in rows}
     if "failed" in results:

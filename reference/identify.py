@@ -1,0 +1,176 @@
+"""What a kernel is, whatever it claims: the named rules that give its outputs, else the nearest and where they part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from narrowgauge.contracts.coded import Coded, digest
+from narrowgauge.contracts.operations import Cast, Claim
+from narrowgauge.contracts.verdict import Explanation
+from narrowgauge.reference.apart import Apart, apart
+from narrowgauge.reference.behaviour import candidates
+from narrowgauge.reference.choices import Choices, choices_of
+from narrowgauge.reference.compare import Difference, compare
+from narrowgauge.reference.diagnosis import explain
+from narrowgauge.reference.expected import Expected, expected
+from narrowgauge.reference.listing import mismatches
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One input tensor and what came back, in the contract's form."""
+
+    x: Coded
+    got: Mapping[str, Coded]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Named rules that give the same outputs on what was seen, and how a kernel's differ from them."""
+
+    names: tuple[str, ...]
+    claim: Claim  #: to the first of them
+    want: tuple[Expected, ...]  #: for each that was seen
+    apart: tuple[Difference, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(difference.total for difference in self.apart)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many outputs differ, by class of difference."""
+        found: dict[str, int] = {}
+        for kind, count in (pair for difference in self.apart for pair in difference.counts.items()):
+            found[kind] = found.get(kind, 0) + count
+        return found
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What an observation found. ``nearest`` and what follows it are empty where a rule is followed."""
+
+    claim: str  #: the observation: cast/?/float32/float8_e4m3fn
+    elements: int  #: different inputs of a cast that were tried; elements of a quantizer's outputs
+    follows: tuple[str, ...]  #: the named rules that give every output
+    choices: Choices | None  #: of a cast, measured from its codes
+    unsteady: int  #: inputs of a cast that got different codes in different places: it is no function of one value
+    nearest: tuple[str, ...] = ()  #: the named rules that leave the least, all of one answer
+    differences: dict[str, int] | None = None  #: from the nearest, by class
+    apart: tuple[Apart, ...] = ()
+    explanations: tuple[Explanation, ...] = ()  #: faults that make the kernel out of the nearest
+    spoilt: str = ""  #: another rule out of which ``spoilt_by`` makes the kernel exactly, where nothing else is exact
+    spoilt_by: tuple[Explanation, ...] = ()
+
+    @property
+    def differing(self) -> int:
+        return sum((self.differences or {}).values())
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
+    """What the kernel is that gave these outputs. ``claim`` is an observation that has candidates (``check_claim``)."""
+    unsteady = 0
+    if claim.operation == Cast.operation:
+        merged, unsteady = _merged(seen)
+        seen = [merged]
+    rules = rules_apart(claim, seen)
+    nearest = min(rules, key=lambda rule: rule.total)
+    elements = sum(c.data.size for one in seen for c in one.got.values())
+    choices = choices_of(seen[0].x, seen[0].got["codes"], nearest.apart[0]) if claim.operation == Cast.operation else None
+    follows = their_names(claim, (rule for rule in rules if rule.total == 0))
+    if follows:
+        return Identity(str(claim), elements, follows, choices, unsteady)
+    explanations = _explanations(nearest, seen)
+    exact = (choices is not None and choices.left == 0) or (bool(explanations) and explanations[0].complete)
+    others = () if exact or unsteady else (rule for rule in sorted(rules, key=lambda r: r.total) if rule is not nearest)
+    spoilt, spoilt_by = _spoilt(others, seen)
+    return Identity(
+        str(claim), elements, follows, choices, unsteady,
+        nearest=nearest.names,
+        differences=nearest.counts,
+        apart=_where(claim, nearest, seen),
+        explanations=explanations,
+        spoilt=spoilt,
+        spoilt_by=spoilt_by,
+    )  # fmt: skip
+
+
+def rules_apart(claim: Claim, seen: Sequence[Seen]) -> list[Rule]:
+    """Every named rule for an observed claim, those of one answer together, with how a kernel differs from it."""
+    found: dict[tuple[str, ...], Rule] = {}
+    for candidate in candidates(claim):
+        want = tuple(expected(candidate, one.x) for one in seen)
+        key = tuple(digest({name: interval.low for name, interval in w.items()}) for w in want)
+        if key in found:
+            same = found[key]
+            found[key] = Rule((*same.names, candidate.rule), same.claim, same.want, same.apart)
+        else:
+            differences = tuple(compare(one.got, w) for one, w in zip(seen, want, strict=True))
+            found[key] = Rule((candidate.rule,), candidate, want, differences)
+    return list(found.values())
+
+
+def their_names(claim: Claim, rules: Iterable[Rule]) -> tuple[str, ...]:
+    """The names of all of them, in the order of the tables."""
+    names = {name for rule in rules for name in rule.names}
+    return tuple(c.rule for c in candidates(claim) if c.rule in names)
+
+
+def _merged(seen: Sequence[Seen]) -> tuple[Seen, int]:
+    """All of a cast's elements as one, each input once, in ascending order of its code; and how many are unsteady."""
+    first = seen[0]
+    x = np.concatenate([one.x.data.ravel() for one in seen])
+    got = np.concatenate([one.got["codes"].data.ravel() for one in seen])
+    unique, where, back = np.unique(x, return_index=True, return_inverse=True)
+    codes = Coded(first.got["codes"].format, got)
+    unsteady = np.unique(x[got != got[where[back]]]).size
+    if unsteady:
+        order = np.argsort(x, kind="stable")
+        return Seen(Coded(first.x.format, x[order]), {"codes": codes.take(order)}), unsteady
+    return Seen(Coded(first.x.format, unique), {"codes": codes.take(where)}), 0
+
+
+def _where(claim: Claim, nearest: Rule, seen: Sequence[Seen]) -> tuple[Apart, ...]:
+    if claim.operation == Cast.operation:
+        got, want = seen[0].got["codes"], nearest.want[0]["codes"].low
+        return apart(seen[0].x, got, want, nearest.apart[0].mask("codes"))
+    return tuple(group for number, one in enumerate(seen) for group in _of_matrix(one, nearest, number))
+
+
+def _of_matrix(one: Seen, nearest: Rule, number: int) -> list[Apart]:
+    """The first element of each class of difference of each output, and how many there are."""
+    want, difference = nearest.want[number], nearest.apart[number]
+    listed = {(m.output, m.kind): m for m in reversed(mismatches(one.x, one.got, want, difference))}
+    told = []
+    for (output, kind), m in listed.items():
+        count = difference.count(output, kind)
+        first = f"first {output}{list(m.index)}: {m.input}"
+        told.append(Apart(output, kind, first, count, one.got[output].data.size, m.got, m.want))
+    return told[::-1]
+
+
+def _spoilt(others: Iterable[Rule], seen: Sequence[Seen]) -> tuple[str, tuple[Explanation, ...]]:
+    """The first rule that a fault turns into the kernel: a quantizer that lacks one step may be nearer to another's."""
+    for rule in others:
+        found = _explanations(rule, seen)
+        if found and found[0].complete:
+            return rule.names[0], found
+    return "", ()
+
+
+def _explanations(nearest: Rule, seen: Sequence[Seen]) -> tuple[Explanation, ...]:
+    """Those that hold for everything that was seen and differs; else those of the tensor that differs most."""
+    wrong = [(one, d) for one, d in zip(seen, nearest.apart, strict=True) if d.total]
+    each = [explain(nearest.claim, one.x, one.got, d) for one, d in wrong]
+    sets = [set(e[0].faults) if e and e[0].complete else set() for e in each]
+    common = tuple(name for name in (each[0][0].faults if each[0] else ()) if all(name in s for s in sets))
+    if common:
+        return (Explanation(common, nearest.total, 0, each[0][0].separated_by),)
+    return each[max(range(len(each)), key=lambda i: wrong[i][1].total)]

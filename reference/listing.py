@@ -1,0 +1,59 @@
+"""Single elements in words: as value and bits, and those that differ with what went in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.verdict import Mismatch
+from narrowgauge.reference.compare import Difference
+from narrowgauge.reference.expected import Expected
+from narrowgauge.reference.fast_codec import decode_values
+
+#: how many differing elements a verdict lists
+LISTED = 10
+
+
+def mismatches(x: Coded, got: Mapping[str, Coded], want: Expected, difference: Difference) -> list[Mismatch]:
+    """The first differing elements, a few of each class, with what went in."""
+    listed: list[Mismatch] = []
+    for name, classes in difference.classes.items():
+        numbers = np.unique(classes[classes != 0])
+        for number in numbers:
+            for place in np.argwhere(classes == number)[: max(1, LISTED // len(numbers))]:
+                index = tuple(int(i) for i in place)
+                low, high = want[name].low, want[name].high
+                ends = [show(Coded(c.format, c.data[index])) for c in (low, high)]
+                listed.append(
+                    Mismatch(
+                        output=name,
+                        index=index,
+                        kind=difference.kind(name, index),
+                        input=_input_of(x, index, classes.shape),
+                        got=show(Coded(got[name].format, got[name].data[index])),
+                        want=ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}",
+                    )
+                )
+    return listed
+
+
+def _input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """The element that the output element came from, or the row for an output that has one value per row."""
+    if shape == x.shape:
+        return show(Coded(x.format, x.data[index]))
+    row = decode_values(x.take(np.array([index[0]])))
+    magnitudes = np.abs(row[~np.isnan(row)])
+    return f"row {index[0]}, largest magnitude {magnitudes.max(initial=0.0):.9g}"
+
+
+def show(element: Coded) -> str:
+    """A single element as value and bits: ``448 (0x7e)``."""
+    fmt = format_named(element.format)
+    code = int(element.data)
+    if not 0 <= code < fmt.code_count:
+        return f"{code:#x}, no code"
+    value = float(decode_values(Coded(fmt.name, np.array([code], fmt.storage)))[0])
+    return f"{value:.9g} ({code:#0{2 + fmt.bits // 4}x})"
