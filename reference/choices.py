@@ -70,7 +70,9 @@ def every_policy(fmt: Format, limit: float | None = None) -> tuple[CastPolicy, .
     """Every policy that a format with a named one can express, with that limit and without one."""
     base = resolve(fitting(fmt.name)[0], fmt.name)
     hints = get_type_hints(CastPolicy)
-    options = {f.name: get_args(hints[f.name]) for f in fields(CastPolicy)} | {"limit": (None, limit)[: 1 + bool(limit)]}
+    options = {f.name: get_args(hints[f.name]) for f in fields(CastPolicy)} | {
+        "limit": (None, limit)[: 1 + bool(limit)]
+    }
     if not has_negative_zero(fmt):
         options["negative_zero"] = (base.negative_zero,)  # there is none to keep
     fit = {name: [v for v in given if _fits(replace(base, **{name: v}), fmt)] for name, given in options.items()}

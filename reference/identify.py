@@ -83,7 +83,9 @@ def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
     rules = rules_apart(claim, seen)
     nearest = min(rules, key=lambda rule: rule.total)
     elements = sum(c.data.size for one in seen for c in one.got.values())
-    choices = choices_of(seen[0].x, seen[0].got["codes"], nearest.apart[0]) if claim.operation == Cast.operation else None
+    choices = (
+        choices_of(seen[0].x, seen[0].got["codes"], nearest.apart[0]) if claim.operation == Cast.operation else None
+    )
     follows = their_names(claim, (rule for rule in rules if rule.total == 0))
     if follows:
         return Identity(str(claim), elements, follows, choices, unsteady)

@@ -18,6 +18,7 @@ from narrowgauge.reference.expected import Expected, expected
 from narrowgauge.reference.identify import Seen, rules_apart, their_names
 from narrowgauge.reference.listing import mismatches
 
+
 def judge(
     claim: Claim,
     x: Coded,

@@ -6,14 +6,15 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.reference.codec import largest, unrestricted
+from narrowgauge.reference.codec import unrestricted
 from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.reference.landmarks import top_code
 
 
 def probes(format_name: str) -> dict[str, float]:
     """Name and value of each place where casts of a format part."""
     fmt = format_named(format_name)
-    top = largest(fmt)
+    top = top_code(fmt)
     last, beyond = unrestricted(np.array([top, top + 1], np.int64), fmt)
     tie = (last + beyond) / 2
     return {f"tie {tie:g}": tie, "1000": 1000.0, "inf": np.inf, "-inf": -np.inf, "nan": np.nan, "-0": -0.0}

@@ -61,8 +61,9 @@ class Found:
 
 
 def identify_kernel(run: Run, name: str, formats: Sequence[str], sources: Sequence[str]) -> Iterator[Found]:
-    """What a kernel of the run is, for each format, source and target; ``formats`` and ``sources`` choose among its own.
+    """What a kernel of the run is, for each format, source and target.
 
+    ``formats`` and ``sources`` choose among those that it names; empty for all of them.
     Raises ``BadInput`` for a kernel, a format or a source that is not there.
     """
     plugged = _observed(kernel_named(run, name), formats, sources)
@@ -70,7 +71,9 @@ def identify_kernel(run: Run, name: str, formats: Sequence[str], sources: Sequen
     cells = plan_cases([plugged], run.devices, operation, run.depth)
     if not cells:
         devices = ", ".join(device.id for device in run.devices)
-        raise BadInput(f"kernel {name!r} ({plugged.kernel.backend}) is not for {devices}; 'narrowgauge devices' lists all")
+        raise BadInput(
+            f"kernel {name!r} ({plugged.kernel.backend}) is not for {devices}; 'narrowgauge devices' lists all"
+        )
     for _, group in groupby(cells, key=lambda cell: (cell.claim, cell.device.target)):
         yield found_in(list(_answers(group, run.timeout)))
 
@@ -144,4 +147,3 @@ def _answers(cells: Iterator[Planned], timeout: float) -> Iterator[Judged]:
         judged = run_cell(cell, case_named(cell.case).make(cell.claim), timeout=timeout)
         hung = cell.case if judged.row.outcome == "hung" else ""
         yield judged
-

@@ -18,8 +18,9 @@ from narrowgauge.contracts.verdict import Exit
 from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
-from narrowgauge.reference.codec import decode, has_negative_zero, largest, special_code, values
+from narrowgauge.reference.codec import decode, has_negative_zero, values
 from narrowgauge.reference.faults.registry import FAULTS, Fault
+from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.symptoms import Symptom, matching
@@ -157,14 +158,12 @@ def _operand(part: float | str) -> str:
 
 
 def _format_facts(fmt: Format) -> dict[str, str]:
-    top = special_code(fmt) - 1 if fmt.family == "ieee" else largest(fmt)
-    has_exponent = fmt.family != "integer"
-    has_subnormals = has_exponent and fmt.mantissa > 0
+    top = top_code(fmt)
     return {
         "bits": _bits(fmt),
         "largest finite": f"{_number(fmt, top)} ({top:#x})",
-        "smallest normal": _number(fmt, 1 << fmt.mantissa if has_subnormals else 0) if has_exponent else NONE,
-        "smallest subnormal": _number(fmt, 1) if has_subnormals else NONE,
+        "smallest normal": NONE if fmt.family == "integer" else _number(fmt, smallest_normal(fmt)),
+        "smallest subnormal": _number(fmt, 1) if has_subnormals(fmt) else NONE,
         "zero": "no" if fmt.family == "exponent" else "yes",
         "infinity": "yes" if fmt.family == "ieee" else "no",
         "NaN": _nans(fmt),

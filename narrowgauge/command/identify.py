@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--kernels", action="append", default=[], metavar="FILE", help="a file of kernels to plug in")
     parser.add_argument("--format", action="append", default=[], help="only this destination; several times for more")
     parser.add_argument("--source", action="append", default=[], help="only this source format; several times for more")
-    parser.add_argument("--device", action="append", default=[], metavar="ID", help="only there ('narrowgauge devices')")
+    parser.add_argument(
+        "--device", action="append", default=[], metavar="ID", help="only there ('narrowgauge devices')"
+    )
     parser.add_argument("--depth", choices=DEPTHS, default="smoke", help="how much of the input space to walk")
     parser.add_argument("--kernel-timeout", type=float, default=RUN, metavar="SECONDS", help="for one call")
     parser.add_argument("--target", default="unknown", help="with files: where it ran, for example gfx942")
@@ -65,7 +66,9 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
 def _from_files(arguments: argparse.Namespace) -> list[Found]:
     for name in ("kernels", "format", "source", "device"):
         if getattr(arguments, name):
-            raise BadInput(f"--{name} is for a kernel that is run; {arguments.kernel} and {arguments.outputs} are files")
+            raise BadInput(
+                f"--{name} is for a kernel that is run; {arguments.kernel} and {arguments.outputs} are files"
+            )
     return [identify_files(Path(arguments.kernel), arguments.outputs, arguments.outputs.stem, arguments.target)]
 
 
@@ -88,11 +91,11 @@ def _from_devices(arguments: argparse.Namespace) -> list[Found]:
 
 def reports(found: Sequence[Found], width: int) -> list[Text]:
     """What was found, in lines for a screen: findings that say the same of several sources are told once."""
-    texts: list[Text] = []
-    executed = [one for one in found if one.executed]
-    order = sorted(executed, key=lambda one: (one.target, one.claim.format, _said(one)))  # stable: sources stay in order
-    for _, group in groupby(order, key=lambda one: (one.target, one.claim.format, _said(one))):
-        texts += [*_report(list(group), width), Text()]
+    groups: dict[tuple[str, str, str], list[Found]] = {}
+    for one in found:
+        if one.executed:
+            groups.setdefault((one.target, one.claim.format, _said(one)), []).append(one)
+    texts = [text for group in groups.values() for text in (*_report(group, width), Text())]
     unrun = dict.fromkeys(f"not executed on {one.target}: {brief(why)}" for one in found for why in one.unrun)
     return [*texts, *map(Text, unrun)]
 

@@ -20,8 +20,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "judge",
         help="judge the outputs of any program, in any language, from files",
-        description="Gives the same verdicts, messages and ledger as a run ('replayed'). For an observation (rule '?') it says what was "
-        "followed, as 'narrowgauge identify' does.",
+        description="Gives the same verdicts, messages and ledger as a run ('replayed'). For an observation (rule '?') "
+        "it says what was followed, as 'narrowgauge identify' does.",
     )
     parser.add_argument("inputs", type=Path, metavar="IN", help="what 'narrowgauge inputs' wrote")
     parser.add_argument("outputs", type=Path, metavar="OUT", help="safetensors with CASE.codes (and CASE.scale)")
