@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.text import Text
 
+from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
@@ -49,17 +51,38 @@ def register(subparsers: Any) -> None:
         'word in brackets of a failure), gfx942, MI300, "!!!!".',
     )
     parser.add_argument("what", metavar="NAME", help="a name of any of these, or a symptom in your own words")
+    parser.add_argument(
+        "--plot", nargs="?", const="", metavar="FILE",
+        help="draw a format into FILE, .png or .svg (default: NAME.png here): number line, spacing, what the policies "
+        "make of overflow, and where OCP and FNUZ part; needs matplotlib (the extra 'plot')",
+    )  # fmt: skip
     add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace, rest: list[str]) -> int:
+    if arguments.plot is not None:
+        return _plot(arguments)
     console = screen()
     data, shown = explanation(arguments.what, console.width)
     if arguments.json:
         print_json(data)
     else:
         show(console, shown)
+    return Exit.OK
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    """Draw a format and say where the picture is."""
+    if arguments.what.lower() not in ALIASES:
+        raise BadInput(f"--plot draws a format, and {arguments.what!r} is none; there are {', '.join(FORMATS)}")
+    fmt = format_named(arguments.what)
+    path = Path(arguments.plot or f"{fmt.name}.png")
+    plot(fmt, path, f"{fmt.bits} bits" if fmt.family == "integer" else _bits(fmt))
+    if arguments.json:
+        print_json({"name": fmt.name, "picture": str(path)})
+    else:
+        print(f"{fmt.name}: picture written to {path}")
     return Exit.OK
 
 
