@@ -18,7 +18,7 @@ Elements = npt.NDArray[np.intp]
 #: so many ranges of one sign are told one by one; where there are more, inputs are grouped by their place
 MOST_RANGES = 4
 #: so many places of a range are named; a longer one runs through all of them
-MOST_NAMED = 2
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Apart:
     want: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Group:
     """Elements of one sign, ascending in magnitude, that differ."""
 

@@ -39,6 +39,15 @@ def magnitudes(codes: npt.NDArray[np.int64], fmt: Format) -> Values:
     return unrestricted(codes, fmt)
 
 
+def spacings(fmt: Format) -> tuple[Values, Values]:
+    """The values that are shown, and the distance of each to the next one; of the largest, to the one before it."""
+    codes = shown_codes(fmt)
+    x = magnitudes(codes, fmt)
+    apart = magnitudes(codes + 1, fmt) - x
+    apart[-1] = x[-1] - float(magnitudes(codes[-1:] - 1, fmt)[0])
+    return x, apart
+
+
 @dataclass(frozen=True)
 class Stretch:
     """An interval of inputs that all become ``gives``. ``tie`` is what the input at its upper end becomes."""

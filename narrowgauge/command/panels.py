@@ -15,6 +15,7 @@ from narrowgauge.reference.number_line import (
     magnitudes,
     parting_codes,
     shown_codes,
+    spacings,
     top_points,
     value_of,
 )
@@ -25,6 +26,8 @@ BLUE, SKY, ORANGE, RED, PALE, GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00",
 LARGEST, OF_SPECIALS = 3, (6.6, 7.5)
 #: letters of policy names in one line of a lane, and values that are all labelled where there are no more
 NAMES_WIDE, ALL_LABELLED = 62, 8
+#: so many values have a mark each
+MARKED = 64
 #: letters of a number beside which there is room for another
 WIDE = 12
 SMALL = 9
@@ -99,12 +102,8 @@ def _powers(axis: Any, axes: Any, x: Any, most: int) -> None:
 
 def spacing(axes: Any, fmt: Format) -> None:
     """The distance to the next value, and the same relative to the value."""
-    codes = shown_codes(fmt)
-    codes = codes[codes < top_code(fmt)]
-    x = magnitudes(codes, fmt)
-    apart = magnitudes(codes + 1, fmt) - x
-    x, apart = np.append(x, magnitudes(np.array([top_code(fmt)]), fmt)), np.append(apart, apart[-1])
-    marker = "." if codes.size <= 64 else ""
+    x, apart = spacings(fmt)
+    marker = "." if x.size <= MARKED else ""
     axes.step(x, apart, where="post", color=BLUE, label="spacing: to the next value", marker=marker)
     axes.plot(x, apart / x, color=RED, linestyle="--", linewidth=1.2, label="spacing / value", marker=marker)
     if has_subnormals(fmt):
