@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
-from typing import get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Format, format_named
-from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.policy import CastPolicy, options
 from narrowgauge.reference.codec import WIDEST_TABLE, Values, encode, has_negative_zero, largest, values
 from narrowgauge.reference.compare import Difference, Mask, compare
 from narrowgauge.reference.diagnosis import spread
@@ -69,13 +69,10 @@ def choices_of(x: Coded, got: Coded, difference: Difference) -> Choices | None:
 def every_policy(fmt: Format, limit: float | None = None) -> tuple[CastPolicy, ...]:
     """Every policy that a format with a named one can express, with that limit and without one."""
     base = resolve(fitting(fmt.name)[0], fmt.name)
-    hints = get_type_hints(CastPolicy)
-    options = {f.name: get_args(hints[f.name]) for f in fields(CastPolicy)} | {
-        "limit": (None, limit)[: 1 + bool(limit)]
-    }
+    tried: dict[str, tuple[Any, ...]] = {**options(), "limit": (None,) if limit is None else (None, limit)}
     if not has_negative_zero(fmt):
-        options["negative_zero"] = (base.negative_zero,)  # there is none to keep
-    fit = {name: [v for v in given if _fits(replace(base, **{name: v}), fmt)] for name, given in options.items()}
+        tried["negative_zero"] = (base.negative_zero,)  # there is none to keep
+    fit = {name: [v for v in given if _fits(replace(base, **{name: v}), fmt)] for name, given in tried.items()}
     return tuple(CastPolicy(*chosen) for chosen in product(*fit.values()))
 
 

@@ -63,7 +63,7 @@ class Identity:
     differences: dict[str, int] | None = None  #: from the nearest, by class
     apart: tuple[Apart, ...] = ()
     explanations: tuple[Explanation, ...] = ()  #: faults that make the kernel out of the nearest
-    spoilt: str = ""  #: another rule out of which ``spoilt_by`` makes the kernel exactly, where nothing else is exact
+    spoilt: str = ""  #: another recipe out of which ``spoilt_by`` makes the kernel exactly, where the nearest is not it
     spoilt_by: tuple[Explanation, ...] = ()
 
     @property
@@ -90,8 +90,8 @@ def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
     if follows:
         return Identity(str(claim), elements, follows, choices, unsteady)
     explanations = _explanations(nearest, seen)
-    exact = (choices is not None and choices.left == 0) or (bool(explanations) and explanations[0].complete)
-    others = () if exact or unsteady else (rule for rule in sorted(rules, key=lambda r: r.total) if rule is not nearest)
+    exact = bool(explanations) and explanations[0].complete
+    others = () if exact or choices is not None else sorted(rules, key=lambda rule: rule.total)[1:]
     spoilt, spoilt_by = _spoilt(others, seen)
     return Identity(
         str(claim), elements, follows, choices, unsteady,

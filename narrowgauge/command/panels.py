@@ -42,8 +42,9 @@ def number(value: float) -> str:
     if np.isinf(value):
         return "inf" if value > 0 else "-inf"
     fraction, exponent = np.frexp(value)
-    if value == 0 or (1e-3 <= abs(value) < 1e6 and not (fraction == 0.5 and exponent < 0)):
-        return f"{value:.6g}"
+    plain = f"{value:.6g}"
+    if value == 0 or (1e-3 <= abs(value) < 1e6 and float(plain) == value and (fraction != 0.5 or exponent >= 0)):
+        return plain
     lead = "" if fraction == 0.5 else f"{2 * fraction:.5g}·"
     exact = not lead or float(lead[:-1]) == 2 * fraction
     return f"{lead}$2^{{{exponent - 1}}}$" if exact else f"{value:.9g}"

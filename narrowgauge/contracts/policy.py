@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Literal, get_args, get_type_hints
 
 from narrowgauge.contracts.errors import BadInput
@@ -44,11 +45,16 @@ class CastPolicy:
     limit: float | None = None
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for field in fields(self):
-            choices = get_args(hints[field.name])
-            value = getattr(self, field.name)
-            if field.name != "limit" and value not in choices:
-                raise BadInput(f"cast policy: {field.name}={value!r}; expected one of {', '.join(map(str, choices))}")
+        for name, choices in options().items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise BadInput(f"cast policy: {name}={value!r}; expected one of {', '.join(choices)}")
         if self.limit is not None and not self.limit > 0:
             raise BadInput(f"cast policy: limit={self.limit!r}; expected a positive number or None")
+
+
+@cache
+def options() -> dict[str, tuple[str, ...]]:
+    """What can be chosen for each field of a policy, the limit apart."""
+    hints = get_type_hints(CastPolicy)
+    return {field.name: get_args(hints[field.name]) for field in fields(CastPolicy) if field.name != "limit"}

@@ -135,7 +135,7 @@ def test_overflow_is_a_range() -> None:
     identity = found(codes)
     assert identity.follows == ()
     assert set(identity.nearest) == SATURATE
-    assert identity.differences == {"nan": np.count_nonzero(beyond)}
+    assert identity.differences == {"nan": int(np.count_nonzero(beyond))}
     (group,) = identity.apart
     first = np.flatnonzero(beyond)[0]
     assert group.inputs == f"x >= {V32[first]:.9g} ({X32[first]:#010x})"
@@ -195,7 +195,7 @@ def test_nan_inputs_by_their_patterns() -> None:
     signalling = (pattern > 0x7F800000) & (pattern < 0x7FC00000)
     codes[signalling] = 0
     identity = found(codes)
-    assert identity.differences == {"nan": np.count_nonzero(signalling)}
+    assert identity.differences == {"nan": int(np.count_nonzero(signalling))}
     for group in identity.apart:
         assert group.where == "NaN"
         assert "nan (0x7f8" in group.inputs or "nan (0xff8" in group.inputs
