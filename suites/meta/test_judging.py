@@ -20,6 +20,7 @@ from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for, noise
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.message import failure_message
+from narrowgauge.reference.portrait import portrait
 
 pytestmark = pytest.mark.meta
 
@@ -288,6 +289,13 @@ def test_observation_of_a_quantizer() -> None:
     x = cases_for(VLLM, "smoke")["rows_128"]
     verdict = judge(Claim(observe(Quantize), "float32", E4), x, behaviour_of(VLLM).run(x))
     assert verdict.follows == ("vllm.fp8_per_token_dynamic",)
+
+
+def test_a_cast_to_float32_has_a_portrait() -> None:
+    """A destination too wide for a table of its values is looked at too."""
+    x = Coded("bfloat16", np.array([0x7F80, 0xFF80, 0x7FC0, 0x8000], np.uint16))
+    widened = Coded("float32", x.data.astype(np.uint32) << np.uint32(16))
+    assert portrait(x, widened) == {"inf": "inf", "-inf": "-inf", "nan": "nan", "-0": "-0"}
 
 
 # --- messages --------------------------------------------------------------------------------------------------------

@@ -185,7 +185,7 @@ def test_the_same_picture_again(
         "name": "float4_e2m1fn", "picture": str(one),
     }  # fmt: skip
     with monkeypatch.context() as patch:
-        patch.setitem(matplotlib.rcParams, "font.size", 30.0)
+        patch.setitem(matplotlib.rcParams, "axes.facecolor", "black")
         assert ends(["explain", "float4_e2m1fn", "--plot", str(two)]) == 0
     assert one.read_bytes() == two.read_bytes()
     text = one.read_text()
