@@ -138,6 +138,8 @@ def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) -> Code
 
 
 def _encode(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
+    if policy.negative == "magnitude":
+        x = np.abs(x)
     negative = np.signbit(x)
     code = _signed_integer(x, fmt, policy) if fmt.family == "integer" and fmt.signed else _magnitude(x, fmt, policy)
     if not fmt.signed:
@@ -176,8 +178,7 @@ def _grid(fmt: Format, count: int) -> Values:
 def _unsigned(x: Values, code: npt.NDArray[np.int64], fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
     """What a format without a sign makes of negative values, and E8M0 of zero."""
     nan = nan_code(fmt)
-    if policy.negative != "magnitude":
-        code = np.where(x < 0, nan if policy.negative == "nan" else 0, code)
+    code = np.where(x < 0, nan if policy.negative == "nan" else 0, code)
     if fmt.family == "exponent" and policy.zero == "nan":
         code = np.where(x == 0, nan, code)
     return code

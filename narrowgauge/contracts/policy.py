@@ -36,7 +36,8 @@ class CastPolicy:
     negative_zero: OfNegativeZero = "keep"
     #: a result that is subnormal after rounding is kept, or becomes zero
     subnormals: OfSubnormals = "keep"
-    #: a negative value in an unsigned format: the smallest code, the code of its magnitude, or NaN
+    #: a negative value in an unsigned format: the smallest code, the code of its magnitude (which is rounded as a
+    #: positive value is), or NaN
     negative: OfNegative = "smallest"
     #: a zero in a format without one (E8M0): the smallest code, or NaN
     zero: OfZero = "smallest"
