@@ -329,17 +329,20 @@ def check_fits(policy: CastPolicy, fmt: Format) -> None:
     """Raise ``BadInput`` for a choice that the format cannot express."""
     if policy.limit is not None and policy.limit not in values(fmt):
         raise BadInput(f"cast policy: limit={policy.limit} is not a value of {fmt.name}")
+    floating = fmt.family not in ("exponent", "integer")
     wrong = {
+        "rounding": policy.rounding == "stochastic" and not floating,
         "overflow": policy.overflow == "special" and special_code(fmt) < 0,
         "infinity": policy.infinity == "special" and special_code(fmt) < 0,
         "nan": (policy.nan == "nan" and nan_code(fmt) < 0)
         or (policy.nan == "opposite_zero" and not has_negative_zero(fmt))
         or (policy.nan in ("min", "signed_max") and not fmt.signed),
-        "negative_zero": policy.negative_zero == "drop" and fmt.family in ("exponent", "integer"),
-        "subnormals": policy.subnormals == "flush" and fmt.family in ("exponent", "integer"),
-        "limit": policy.limit is not None and fmt.family in ("exponent", "integer"),
-        "negative": policy.negative != "smallest" and (fmt.signed or (policy.negative == "nan" and nan_code(fmt) < 0)),
+        "negative_zero": policy.negative_zero == "drop" and not floating,
+        "subnormals": policy.subnormals == "flush" and not floating,
+        "limit": policy.limit is not None and fmt.family == "exponent",
+        "negative": policy.negative != "smallest" and fmt.family != "exponent",
         "zero": policy.zero != "smallest" and fmt.family != "exponent",
+        "zero_point": policy.zero_point != 0 and fmt.family != "integer",
     }
     for choice in (name for name, is_wrong in wrong.items() if is_wrong):
         raise BadInput(f"cast policy: {choice}={getattr(policy, choice)!r} does not fit {fmt.name} ({fmt.family})")

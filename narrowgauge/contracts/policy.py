@@ -55,3 +55,5 @@ class CastPolicy:
                 raise BadInput(f"cast policy: {field.name}={value!r}; expected one of {', '.join(map(str, choices))}")
         if self.limit is not None and not self.limit > 0:
             raise BadInput(f"cast policy: limit={self.limit!r}; expected a positive number or None")
+        if not isinstance(self.zero_point, int):
+            raise BadInput(f"cast policy: zero_point={self.zero_point!r}; expected a whole number")

@@ -90,6 +90,12 @@ VARIANTS: tuple[Policy, ...] = (
     {"subnormals": "flush", "rounding": "up", "negative_zero": "drop"},
     {"rounding": "down", "overflow": "special"},
     {"rounding": "toward_zero", "overflow": "special"},
+    {"zero_point": 3},
+    {"zero_point": -5, "rounding": "nearest_away"},
+    {"zero_point": 128, "nan": "zero"},
+    {"limit": 7.0},
+    {"limit": 7.0, "zero_point": 3, "nan": "signed_max"},
+    {"limit": 7.0, "nan": "min"},
 )
 #: destinations of at most 8 bits; the first two in every policy and from every source
 DESTINATIONS = ("float8_e4m3fn", "float8_e4m3fnuz", *OCP[1:], *FNUZ[1:], *IEEE_8, B11, *FINITE, E8M0, *INTEGERS)
@@ -125,8 +131,9 @@ def fits(policy: Mapping[str, Any], destination: str) -> bool:
         and (layout.nan is not None or "nan" not in (policy["nan"], policy.get("negative")))
         and (layout.has_negative_zero or policy["nan"] != "opposite_zero")
         and (layout.sign != "none" or policy["nan"] not in ("min", "signed_max"))
-        and (floating or (policy["subnormals"], policy["negative_zero"], limit) == ("keep", "keep", None))
-        and (layout.sign == "none" or policy.get("negative", "smallest") == "smallest")
+        and (floating or (policy["subnormals"], policy["negative_zero"]) == ("keep", "keep"))
+        and (destination == E8M0 or policy.get("negative", "smallest") == "smallest")
         and (destination == E8M0 or policy.get("zero", "smallest") == "smallest")
-        and (limit is None or limit in grid)
+        and (limit is None or (limit in grid and destination != E8M0))
+        and (layout.is_integer or policy.get("zero_point", 0) == 0)
     )

@@ -78,7 +78,8 @@ class Mutant:
         tree = copy.deepcopy(_parsed(self.module))
         target = _places(tree)[self.place]
         replacement = list(_changes(target))[self.variant][1]
-        return ast.fix_missing_locations(_Replacer(target, replacement).visit(tree))
+        _Replacer(target, replacement).visit(tree)
+        return ast.fix_missing_locations(tree)
 
 
 def mutants(module: str) -> Iterator[Mutant]:
