@@ -194,7 +194,7 @@ def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str
     for name, value in named.items():
         fmt = format_named(outputs.get(name, "float32"))
         value = np.asarray(value)
-        typed = value.dtype == _numpy_type(fmt.name)
+        typed = value.dtype.kind not in "iu" and value.dtype == _numpy_type(fmt.name)  # integers are codes
         buffers[name] = Coded(fmt.name, np.array(value.view(fmt.storage) if typed else as_bits(value, fmt)))
     return buffers, wrong
 

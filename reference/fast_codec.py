@@ -17,6 +17,7 @@ from narrowgauge.contracts.formats import Codes, Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.codec import (
     WIDEST_TABLE,
+    RandomBits,
     allowed_top,
     decode,
     encode,
@@ -32,12 +33,14 @@ _F32_INFINITY = 0x7F800000
 _CUT, _BLOCK = 15, 32768
 
 
-def cast(x: Coded, format_name: str, policy: CastPolicy) -> Coded:
-    """Codes of ``x`` in another format, same shape, with one rounding.
+def cast(x: Coded, format_name: str, policy: CastPolicy, random: RandomBits | None = None) -> Coded:
+    """Codes of ``x`` in another format, same shape, with one rounding; by ``random`` bits if the policy says so.
 
     Raises ``BadInput`` for a destination of more than 19 bits other than float32 by the rules of IEEE 754.
     """
     source, fmt = format_named(x.format), format_named(format_name)
+    if random is not None:
+        return Coded(fmt.name, encode(decode_values(x), fmt, policy, random))
     if fmt.name == "float32":
         return Coded("float32", _to_binary32(decode_values(x), policy))
     if source.bits <= WIDEST_TABLE:
@@ -132,7 +135,9 @@ def _by_upper_half(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
 
 
 def encode_float32(bits: npt.NDArray[np.unsignedinteger], fmt: Format, policy: CastPolicy) -> Codes:
-    """float32 patterns (uint32) to codes, by integer operations alone."""
+    """float32 patterns (uint32) to codes, by integer operations alone. Stochastic rounding is for the definition."""
+    if policy.rounding == "stochastic":
+        raise BadInput("rounding='stochastic' needs random bits; encode takes them")
     bits = np.asarray(bits, np.uint32)
     magnitude = (bits & np.uint32(0x7FFFFFFF)).astype(np.int32)
     negative = (bits >> np.uint32(31)).astype(np.bool_)

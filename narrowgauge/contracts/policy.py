@@ -7,7 +7,7 @@ from typing import Literal, get_args, get_type_hints
 
 from narrowgauge.contracts.errors import BadInput
 
-Rounding = Literal["nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"]
+Rounding = Literal["nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down", "stochastic"]
 Beyond = Literal["max", "special"]
 OfNaN = Literal["nan", "max", "min", "signed_max", "zero", "opposite_zero"]
 OfNegativeZero = Literal["keep", "drop"]
@@ -24,7 +24,7 @@ class CastPolicy:
     exceeds the largest allowed one, ``overflow`` decides.
     """
 
-    #: to the nearest code, ties to even, away from zero or toward zero; or directed
+    #: to the nearest code, ties to even, away from zero or toward zero; directed; or by random bits that come with x
     rounding: Rounding = "nearest_even"
     #: a finite value that rounds beyond: ``max`` the largest allowed magnitude; ``special`` infinity, else NaN
     overflow: Beyond = "max"
@@ -36,19 +36,24 @@ class CastPolicy:
     negative_zero: OfNegativeZero = "keep"
     #: a result that is subnormal after rounding is kept, or becomes zero
     subnormals: OfSubnormals = "keep"
-    #: a negative value in an unsigned format: the smallest code, the code of its magnitude, or NaN
+    #: a negative value in an unsigned format: the smallest code, the code of its magnitude (which is rounded as a
+    #: positive value is), or NaN
     negative: OfNegative = "smallest"
     #: a zero in a format without one (E8M0): the smallest code, or NaN
     zero: OfZero = "smallest"
-    #: largest allowed magnitude, where it is below the format's own (224 on FNUZ in some engines)
+    #: largest allowed magnitude, where it is below the format's own (224 on FNUZ, 127 on int8 in some engines)
     limit: float | None = None
+    #: integers: added after rounding, before the ends of the range are looked at; a NaN of ``zero`` is this code
+    zero_point: int = 0
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in fields(self):
             choices = get_args(hints[field.name])
             value = getattr(self, field.name)
-            if field.name != "limit" and value not in choices:
+            if choices and field.name != "limit" and value not in choices:
                 raise BadInput(f"cast policy: {field.name}={value!r}; expected one of {', '.join(map(str, choices))}")
         if self.limit is not None and not self.limit > 0:
             raise BadInput(f"cast policy: limit={self.limit!r}; expected a positive number or None")
+        if not isinstance(self.zero_point, int):
+            raise BadInput(f"cast policy: zero_point={self.zero_point!r}; expected a whole number")

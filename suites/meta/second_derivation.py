@@ -104,7 +104,7 @@ SOURCES_ONLY = ("float64",)
 
 # The policy's choices; its one other field, `limit`, takes None or a value.
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "rounding": ("nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"),
+    "rounding": ("nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"),  # and `stochastic`
     "overflow": ("max", "special"),
     "infinity": ("max", "special"),
     "nan": ("nan", "max", "min", "signed_max", "zero", "opposite_zero"),
@@ -113,8 +113,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "negative": ("smallest", "magnitude", "nan"),
     "zero": ("smallest", "nan"),
 }
-# The fields that a policy may leave out: they matter to unsigned formats only, `zero` to E8M0 only.
-DEFAULTS: Mapping[str, str] = {"negative": "smallest", "zero": "smallest"}
+# The fields that a policy may leave out: `negative` and `zero` matter to E8M0 only, `zero_point` to integers only.
+DEFAULTS: Mapping[str, object] = {"negative": "smallest", "zero": "smallest", "zero_point": 0}
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,8 @@ class _Rule:
     subnormals: str
     negative: str
     zero: str
-
-    def bound(self, negative: bool) -> int:
-        """The largest allowed rank on one side of zero: two's complement reaches one further below it."""
-        return self.largest + (negative and self.layout.sign == "complement")
+    zero_point: int
+    limited: bool  # whether the policy has a limit
 
 
 # ---------------- formats
@@ -233,8 +231,8 @@ def _limit_rank(limit: object, layout: Layout) -> int:
 def _bind(policy: Mapping[str, object], format: str) -> _Rule:
     """Check a policy and bind it to a destination. Every field is named, save that `DEFAULTS` fills in some."""
     given = {**DEFAULTS, **policy}
-    if set(given) != {*CHOICES, "limit"}:
-        raise ValueError(f"a policy has the fields {sorted([*CHOICES, 'limit'])}, not {sorted(given)}")
+    if set(given) != {*CHOICES, "limit", "zero_point"}:
+        raise ValueError(f"a policy has the fields {sorted([*CHOICES, 'limit', 'zero_point'])}, not {sorted(given)}")
     for field, choices in CHOICES.items():
         if given[field] not in choices:
             raise ValueError(f"{field} is one of {choices}, not {given[field]!r}")
@@ -242,8 +240,12 @@ def _bind(policy: Mapping[str, object], format: str) -> _Rule:
         raise ValueError(f"{format} is a source only")
     layout = LAYOUTS[format]
     if layout.is_integer:  # these clauses are about floats: an integer saturates, at the ends of its range
-        given |= {"limit": None, "overflow": "max", "infinity": "max", "subnormals": "keep"}
-    return _Rule(layout, _limit_rank(given["limit"], layout), **{field: str(given[field]) for field in CHOICES})
+        given |= {"overflow": "max", "infinity": "max", "subnormals": "keep"}
+    choices = {field: str(given[field]) for field in CHOICES}
+    limited = given["limit"] is not None
+    return _Rule(
+        layout, _limit_rank(given["limit"], layout), **choices, zero_point=index(given["zero_point"]), limited=limited
+    )  # fmt: skip
 
 
 def _nan(layout: Layout) -> int:
@@ -265,8 +267,6 @@ def _finish(rank: int, negative: bool, rule: _Rule) -> int:
     layout = rule.layout
     if rule.subnormals == "flush" and rank < 1 << layout.mantissa_bits:
         rank = 0
-    if layout.sign == "complement":
-        return (-rank if negative else rank) % (2 * layout.sign_bit)
     if rank == 0 and not (layout.has_negative_zero and rule.negative_zero == "keep"):
         negative = False
     return rank - layout.first + negative * layout.sign_bit
@@ -276,7 +276,7 @@ def _stand_in(number: Number, rule: _Rule) -> Number:
     """The finite value that the policy puts in place of a NaN or an infinity, if it does (its "nan", "infinity")."""
 
     def largest(negative: bool) -> Number:
-        return Number("finite", negative, _rank_magnitude(rule.bound(negative), rule.layout))
+        return Number("finite", negative, _rank_magnitude(rule.largest, rule.layout))
 
     if number.kind == "inf" and rule.infinity == "max":
         return largest(number.negative)
@@ -288,6 +288,8 @@ def _stand_in(number: Number, rule: _Rule) -> Number:
 def _cast(number: Number, rule: _Rule, outward: Outward | None = None) -> int:
     """`cast` under a bound policy; `outward`, where given, takes the place of the policy's rounding mode."""
     layout = rule.layout
+    if layout.is_integer:
+        return _integer(number, rule)
     if number.kind == "nan" and rule.nan in ("zero", "opposite_zero"):
         # What stands for a NaN is final: the clauses on zeros speak of values, and a NaN is none.
         return layout.sign_bit if rule.nan == "opposite_zero" and not number.negative else 0
@@ -305,9 +307,34 @@ def _cast(number: Number, rule: _Rule, outward: Outward | None = None) -> int:
     if layout.first and _is_zero(number):  # policy clause "zero"
         return 0 if rule.zero == "smallest" else _nan(layout)
     rank = _round_to_rank(number.magnitude, layout, outward or partial(_steps_outward, rule.rounding, negative))
-    if rank > rule.bound(negative) and rule.overflow == "special":
+    if rank > rule.largest and rule.overflow == "special":
         return _special(negative, layout)
-    return _finish(min(rank, rule.bound(negative)), negative, rule)
+    return _finish(min(rank, rule.largest), negative, rule)
+
+
+def _integer(number: Number, rule: _Rule) -> int:
+    """The code of an integer format: round, add the zero point, hold to the range (policy clause "zero_point").
+
+    A limit holds the result to -limit .. limit, where the format reaches so far down. A NaN of "zero" is a value 0.
+    """
+    layout = rule.layout
+    ends = range(-layout.sign_bit, layout.sign_bit) if layout.sign == "complement" else range(layout.codes)
+    highest = rule.largest if rule.limited else ends[-1]
+    lowest = max(ends[0], -highest) if rule.limited else ends[0]
+    high = number.kind == "inf" and not number.negative
+    low = number.kind == "inf" and number.negative
+    if number.kind == "nan":
+        high = rule.nan == "max" or (rule.nan == "signed_max" and not number.negative)
+        low = rule.nan == "min" or (rule.nan == "signed_max" and number.negative)
+        if not (high or low or rule.nan == "zero"):
+            _nan(layout)
+    if high or low:
+        return (highest if high else lowest) % layout.codes
+    size, rest = divmod(number.magnitude.numerator, number.magnitude.denominator)
+    if rest and _steps_outward(rule.rounding, number.negative, size % 2 == 1, rest, number.magnitude.denominator):
+        size += 1
+    value = (-size if number.negative else size) + rule.zero_point
+    return min(max(value, lowest), highest) % layout.codes
 
 
 def cast(number: Number, format: str, policy: Mapping[str, object]) -> int:

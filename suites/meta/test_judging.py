@@ -273,7 +273,7 @@ def test_observation_names_every_rule_that_fits() -> None:
     assert set(verdict.follows) == {
         "ocp_saturate", "onnx_saturate", "ptx_satfinite", "torch_from_2_13", "triton_amd_ocp",
     }  # fmt: skip
-    assert verdict.reason == "follows ocp_saturate, onnx_saturate, ptx_satfinite, torch_from_2_13, triton_amd_ocp"
+    assert verdict.reason == "follows ocp_saturate, torch_from_2_13, ptx_satfinite, onnx_saturate, triton_amd_ocp"
 
 
 def test_observation_names_the_nearest_rule_and_where_it_parts() -> None:
