@@ -29,8 +29,8 @@ from narrowgauge.reference.codec import (
 
 _F32_MANTISSA = 23
 _F32_INFINITY = 0x7F800000
-#: float32 patterns are cut to so many upper bits for a look-up, and so many elements are handled at once
-_CUT, _BLOCK = 15, 32768
+#: so many lower bits of a float32 pattern become one for a look-up, and so many elements are handled at once
+_CUT, _BLOCK = 17, 32768
 
 
 def cast(x: Coded, format_name: str, policy: CastPolicy, random: RandomBits | None = None) -> Coded:
@@ -48,7 +48,7 @@ def cast(x: Coded, format_name: str, policy: CastPolicy, random: RandomBits | No
     if source.name != "float32":
         return Coded(fmt.name, encode(decode_values(x), fmt, policy))
     if fmt.bits <= 8 and fmt.family != "integer":
-        return Coded(fmt.name, _by_upper_half(x.codes, fmt, policy))
+        return Coded(fmt.name, _by_upper_bits(x.codes, fmt, policy))
     if fmt.family in ("ieee", "fn", "fnuz", "finite"):
         return Coded(fmt.name, encode_float32(x.codes, fmt, policy))
     return Coded(fmt.name, encode(decode_values(x), fmt, policy))
@@ -109,16 +109,17 @@ def _table(source: Format, fmt: Format, policy: CastPolicy) -> Codes:
 
 @cache
 def _upper_table(fmt: Format, policy: CastPolicy) -> Codes:
+    """32 KiB, which stay in the nearest cache."""
     with np.errstate(invalid="ignore"):
         patterns = (np.arange(1 << (32 - _CUT), dtype=np.uint32) << np.uint32(_CUT)).view(np.float32)
         return encode(patterns.astype(np.float64), fmt, policy)
 
 
-def _by_upper_half(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
-    """float32 patterns to codes of a format with at most six mantissa bits, by look-up.
+def _by_upper_bits(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
+    """float32 patterns to codes of a format with at most four mantissa bits, by look-up.
 
-    The values at which codes change are multiples of 2^16 as patterns. So the upper 16 bits decide, and whether the
-    lower 16 are zero: bit 15 is set where any of them is. Proved equal to ``encode_float32`` and to the definition.
+    The values at which codes change are multiples of 2^18 as patterns. So the upper 15 bits decide, and whether the
+    others are all zero: bit 17 is set where any of them is not. Proved equal to ``encode_float32`` and the definition.
     """
     table, flat = _upper_table(fmt, policy), np.ascontiguousarray(bits).reshape(-1)
     codes = np.empty(flat.size, fmt.storage)
