@@ -31,7 +31,7 @@ def decode(codes: Codes, fmt: Format) -> Values:
     code = codes.astype(np.int64)
     match fmt.family:
         case "integer":
-            return np.where(code & fmt.sign_bit, code - fmt.code_count, code).astype(np.float64)
+            return unrestricted(np.where(code & fmt.sign_bit, code - fmt.code_count, code), fmt)
         case "exponent":
             return np.where(code == fmt.code_count - 1, np.nan, unrestricted(code, fmt))
     field = (code >> fmt.mantissa) & ((1 << fmt.exponent) - 1)
@@ -196,7 +196,7 @@ def _integer(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64
     low, high = (-fmt.sign_bit, fmt.sign_bit - 1) if fmt.signed else (0, fmt.code_count - 1)
     if policy.limit is not None:
         low, high = max(low, -int(policy.limit)), int(policy.limit)
-    beyond = float(2 * fmt.code_count + abs(policy.zero_point))  # as good as infinite: no zero point brings it back
+    beyond = float(fmt.code_count + abs(policy.zero_point))  # as good as infinite: no zero point brings it back
     near = np.clip(np.nan_to_num(x, nan=0.0), -beyond, beyond)
     rounded = np.clip(_to_whole(near, policy) + policy.zero_point, low, high).astype(np.int64)
     negative = np.signbit(x)

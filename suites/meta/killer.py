@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.suites.meta import second_derivation as second
+from narrowgauge.suites.meta import second_quantizers
 from narrowgauge.suites.meta.killer_policies import (
     DESTINATIONS,
     IN_FULL,
@@ -93,7 +94,9 @@ class Killer:
         self.casts = {key: self.casts[key] for key in order}
         self.rows = {source: rows_of(source) for source in SOURCES}
         self.quantized = {
-            (source, recipe, destination): second.quantize_codes(self.rows[source], source, recipe, destination)
+            (source, recipe, destination): second_quantizers.quantize_codes(
+                self.rows[source], source, recipe, destination
+            )
             for source in SOURCES
             for recipe in RECIPES
             for destination in IN_FULL
@@ -217,7 +220,9 @@ def _steps() -> Iterator[str]:
         yield "an amax without NaN"
     by_constant = dataclasses.replace(recipe, scale=("amax", ("mul", "1/bound")))
     scale, _ = quantizer.scale_and_encode(np.full((1, 1), 3.0, np.float32), by_constant, "float8_e4m3fn")
-    third = second.multiply(second.decode(0x40400000, "float32"), second.divide(*_numbers(0x3F800000, 0x43E00000)))
+    third = second_quantizers.multiply(
+        second.decode(0x40400000, "float32"), second_quantizers.divide(*_numbers(0x3F800000, 0x43E00000))
+    )
     if int(scale.view(np.uint32)[0, 0]) != second.cast(third, "float32", SPECIAL):
         yield "the rounded constant 1/bound"
 
