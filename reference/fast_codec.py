@@ -88,7 +88,7 @@ def _pair_table(fmt: Format) -> npt.NDArray[np.uint64]:
 
 def _by_pairs(codes: Codes, fmt: Format) -> npt.NDArray[np.float32]:
     """Decode two elements by one look-up."""
-    flat, table = np.ascontiguousarray(codes).reshape(-1), _pair_table(fmt)
+    flat, table = np.ravel(codes), _pair_table(fmt)
     pairs, out = flat[: flat.size // 2 * 2].view("<u2"), np.empty(flat.size, np.float32)
     target = out[: 2 * pairs.size].view(np.uint64)
     index = np.empty(_BLOCK, np.int64)
@@ -121,7 +121,7 @@ def _by_upper_bits(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
     The values at which codes change are multiples of 2^18 as patterns. So the upper 15 bits decide, and whether the
     others are all zero: bit 17 is set where any of them is not. Proved equal to ``encode_float32`` and the definition.
     """
-    table, flat = _upper_table(fmt, policy), np.ascontiguousarray(bits).reshape(-1)
+    table, flat = _upper_table(fmt, policy), np.ravel(bits)
     codes = np.empty(flat.size, fmt.storage)
     low, index = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.int64)
     for start in range(0, flat.size, _BLOCK):
