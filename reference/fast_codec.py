@@ -83,7 +83,7 @@ def _float32_values(fmt: Format) -> npt.NDArray[np.float32]:
 def _pair_table(fmt: Format) -> npt.NDArray[np.uint64]:
     """Two float32 values for every two codes, as one 64-bit number. Codes that are none read as the last one."""
     single = _float32_values(fmt)[np.minimum(np.arange(256), fmt.code_count - 1)].view(np.uint32).astype(np.uint64)
-    return (single[None, :] | single[:, None] << np.uint64(32)).reshape(-1)
+    return (single[None, :] | single[:, None] << np.uint64(32)).ravel()
 
 
 def _by_pairs(codes: Codes, fmt: Format) -> npt.NDArray[np.float32]:

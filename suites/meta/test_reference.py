@@ -43,49 +43,62 @@ NONSATURATE = CastPolicy(overflow="special", infinity="special")
 #: mutations that change nothing: the reason why no input can show them, and the modules and changes it covers
 EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
     "no format has so many bits, or storage of such a width": {
-        "contracts.formats": ("8 becomes 9",),
-        "reference.codec": ("19 becomes 20",),
+        "contracts.formats": ("8 becomes 9 in 8 * w",),
+        "reference.fast_codec": (
+            "source.bits <= WIDEST_TABLE becomes source.bits < WIDEST_TABLE",
+            "fmt.bits > WIDEST_TABLE becomes fmt.bits >= WIDEST_TABLE",
+            "fmt.bits <= WIDEST_TABLE becomes fmt.bits < WIDEST_TABLE",
+            "fmt.bits <= 8 becomes fmt.bits < 8",
+            "8 becomes 9 in fmt.bits <= 8",
+        ),
     },
     "float64 is read as itself, and an integer has no exponent: these numbers are not looked at": {
-        "contracts.formats": ("1023 becomes 1024", "'ieee' becomes 'fn'", "'ieee' becomes 'fnuz'", "0 becomes 1"),
-    },
-    "what is clipped or replaced here lies beyond the range, or is a NaN that is given its code afterwards": {
-        "reference.codec": ("1 becomes 2", "0.0 becomes 1.0", "x < 0 becomes x <= 0"),
+        "contracts.formats": (
+            *(
+                f"{what} in Format('float64', 11, 52, 1023, 'ieee', f'{{_IEEE}} binary64', 'F64', "
+                "('fp64', 'f64', 'double'))"
+                for what in ("1023 becomes 1024", "'ieee' becomes 'fn'", "'ieee' becomes 'fnuz'")
+            ),
+            """0 becomes 1 in Format('int8', 0, 7, 0, 'integer', "two's complement", 'I8', ('i8', 's8'), ('integer',))""",
+            "0 becomes 1 in Format('uint8', 0, 8, 0, 'integer', 'unsigned', 'U8', ('u8',), ('integer',), signed=False)",
+            """0 becomes 1 in Format('int4', 0, 3, 0, 'integer', "two's complement", '', ('i4', 's4'), ('integer',))""",
+            "0 becomes 1 in Format('uint4', 0, 4, 0, 'integer', 'unsigned', '', ('u4',), ('integer',), signed=False)",
+        ),
     },
     "another way to the same codes is taken, by definition instead of by a table, or the other way round": {
         "reference.fast_codec": (
             "if source.bits <= WIDEST_TABLE is never so",
-            "source.bits <= WIDEST_TABLE becomes source.bits < WIDEST_TABLE",
             "if fmt.bits <= 8 and fmt.family != 'integer' is never so",
-            "fmt.bits <= 8 becomes fmt.bits < 8",
-            "8 becomes 9",
             "if fmt.family in ('ieee', 'fn', 'fnuz', 'finite') is never so",
-            *(f"'{a}' becomes '{b}'" for a in ("ieee", "fn", "fnuz") for b in ("ieee", "fn", "fnuz") if a != b),
+            *(
+                f"'{a}' becomes '{b}' in ('ieee', 'fn', 'fnuz', 'finite')"
+                for a in ("ieee", "fn", "fnuz")
+                for b in ("ieee", "fn", "fnuz")
+                if a != b
+            ),
             "if fmt.name == 'float32' is never so",
-            "fmt.bits > WIDEST_TABLE becomes fmt.bits >= WIDEST_TABLE",
-            "fmt.bits <= WIDEST_TABLE becomes fmt.bits < WIDEST_TABLE",
             "if fmt.storage.itemsize == 1 and x.data.size >= _BLOCK is never so",
             "x.data.size >= _BLOCK becomes x.data.size > _BLOCK",
         ),
     },
-    "a cut of 16 bits is fine enough too for formats of at most four mantissa bits, and a block may have any size": {
-        "reference.fast_codec": ("15 becomes 16", "32768 becomes 32769"),
+    "a block may have any size, and what is not taken in pairs is taken one by one": {
+        "reference.fast_codec": ("32768 becomes 32769 in (17, 32768)", "2 becomes 3 in flat.size // 2"),
     },
-    "NumPy takes every negative length as the one to be worked out (reshape); a table longer than its indices reach "
-    "is no other table; a sticky bit may be bit 16 as well as bit 15, both below every half of four mantissa bits": {
-        "reference.fast_codec": ("1 becomes 2", "32 becomes 33"),
+    "a table longer than its indices reach is no other table": {
+        "reference.fast_codec": ("1 becomes 2 in 1 << 32 - _CUT", "32 becomes 33 in 32 - _CUT"),
     },
-    "elements that are not taken in pairs are taken one by one": {
-        "reference.fast_codec": ("2 becomes 3",),
+    "the lowest bit of the upper bits is set where it is, too": {
+        "reference.fast_codec": ("1 becomes 2 in 1 << _CUT",),
     },
     "a shift of 26 leaves no more of 24 bits than one of 25 does": {
-        "reference.fast_codec": ("2 becomes 3",),
+        "reference.fast_codec": ("2 becomes 3 in _F32_MANTISSA + 2",),
     },
     "code 0 is no infinity and no NaN in any format": {
         "reference.policies": (
             "special_code(fmt) < 0 becomes special_code(fmt) <= 0",
             "nan_code(fmt) < 0 becomes nan_code(fmt) <= 0",
-            "0 becomes 1",
+            "0 becomes 1 in special_code(fmt) < 0",
+            "0 becomes 1 in nan_code(fmt) < 0",
         ),
     },
 }
