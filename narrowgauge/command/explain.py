@@ -11,7 +11,7 @@ from rich.text import Text
 
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput, unknown
-from narrowgauge.contracts.formats import FORMATS, Format, format_named
+from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Chain, Recipe
 from narrowgauge.contracts.verdict import Exit
@@ -70,7 +70,7 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return dataclasses.asdict(RECIPES[what]), _recipe(RECIPES[what], width)
     if what in FAULTS:
         return _fault_data(FAULTS[what]), _fault(FAULTS[what], width)
-    if what.lower() in ALIASES:
+    if what.lower() in ALIASES or what.lower() in NO_FORMAT:
         fmt = format_named(what)
         return _format_data(fmt), _format(fmt, width)
     targets = _targets(what)
