@@ -1,4 +1,4 @@
-"""Measure two pieces of work in turn and compare them round by round: a ratio holds on a busy machine, seconds do not."""
+"""Two pieces of work in turn, compared round by round: a ratio holds on a busy machine, seconds do not."""
 
 from __future__ import annotations
 

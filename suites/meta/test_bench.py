@@ -17,7 +17,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ratio_is_theirs_by_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The middle one of the rounds' ratios, the first round apart; our clock, so that nothing depends on the machine."""
+    """The middle one of the rounds' ratios, the first round apart, by a clock of our own."""
     clock = iter([0, 9, 9, 10, *(t for start in (100, 200, 300) for t in (start, start + 2, start + 2, start + 12))])
     monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))
     measured = measure(Benchmark("a", "b", 40, lambda: None, lambda: None, 4), rounds=3)

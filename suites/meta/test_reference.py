@@ -59,7 +59,7 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
                 "('fp64', 'f64', 'double'))"
                 for what in ("1023 becomes 1024", "'ieee' becomes 'fn'", "'ieee' becomes 'fnuz'")
             ),
-            """0 becomes 1 in Format('int8', 0, 7, 0, 'integer', "two's complement", 'I8', ('i8', 's8'), ('integer',))""",
+            "0 becomes 1 in Format('int8', 0, 7, 0, 'integer', \"two's complement\", 'I8', ('i8', 's8'), ('integer',))",
             "0 becomes 1 in Format('uint8', 0, 8, 0, 'integer', 'unsigned', 'U8', ('u8',), ('integer',), signed=False)",
             """0 becomes 1 in Format('int4', 0, 3, 0, 'integer', "two's complement", '', ('i4', 's4'), ('integer',))""",
             "0 becomes 1 in Format('uint4', 0, 4, 0, 'integer', 'unsigned', '', ('u4',), ('integer',), signed=False)",
