@@ -51,8 +51,8 @@ class SeedClaim:
     before: Before | None = None
 
     def words(self) -> str:
-        """The verdict with its versions: "true before torch 2.13, false since"."""
-        if self.before is None:
+        """The verdict, with the version at which it changed: "true before torch 2.13, false since"."""
+        if self.before is None or self.before.verdict == self.verdict:
             return self.verdict
         return f"{self.before.verdict} before {self.asks} {self.before.version}, {self.verdict} since"
 

@@ -10,13 +10,15 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.contracts.formats import Format, format_named
+from narrowgauge.contracts.formats import FORMATS, Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.codec import decode, encode, values
 
 Reals = npt.NDArray[np.float64]
 
-#: the OCP formats and the wider ones, as engines use them: finite overflow and infinity are clamped
+#: the floating-point formats whose values fit in a table
+FLOATS = [f.name for f in FORMATS.values() if f.family in ("ieee", "fn", "fnuz", "finite") and f.bits <= 19]
+#: finite overflow and infinity are clamped, as engines do before they cast
 CLAMPED = CastPolicy()
 #: overflow is infinity, or NaN where the format has none
 SPECIAL = CastPolicy(overflow="special", infinity="special")

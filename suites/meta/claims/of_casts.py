@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,7 +66,12 @@ def bf16_relative_error() -> Found:
     return Found(worst <= Fraction(1, 256), text)
 
 
-@claim("000:417", "Every bf16 value above 65504 becomes infinite in fp16", TRUE, "of 32640 finite magnitudes all 14336 above 65504")
+@claim(
+    "000:417",
+    "Every bf16 value above 65504 becomes infinite in fp16",
+    TRUE,
+    "of 32640 finite magnitudes all 14336 above 65504",
+)
 def bf16_to_fp16_overflows() -> Found:
     bf16 = finite_reals("bfloat16")
     lost = np.isinf(cast(bf16, "float16", SPECIAL))
@@ -94,7 +100,12 @@ def seventy_thousand() -> Found:
     return Found(np.isfinite(bf16) and np.isinf(fp16), f"{bf16:g} and {fp16:g}")
 
 
-@claim("000:364", "0.0005 lies below half of E4M3's smallest subnormal and becomes zero", TRUE, "half is 0.000976562; 0.0005 becomes 0")
+@claim(
+    "000:364",
+    "0.0005 lies below half of E4M3's smallest subnormal and becomes zero",
+    TRUE,
+    "half is 0.000976562; 0.0005 becomes 0",
+)
 def a_small_value_becomes_zero() -> Found:
     half = smallest_subnormal("float8_e4m3fn") / 2
     got = one(0.0005, "float8_e4m3fn")
@@ -131,7 +142,12 @@ def everything_above_448_is_clamped() -> Found:
     return Found(bool((clamped == 448).all()), text)
 
 
-@claim("000:390", "fmaxf(-448, fminf(x, 448)) saturates, does not wrap and gives no infinity", TRUE, "1000, inf and NaN give 448, 448, 448")
+@claim(
+    "000:390",
+    "fmaxf(-448, fminf(x, 448)) saturates, does not wrap and gives no infinity",
+    TRUE,
+    "1000, inf and NaN give 448, 448, 448",
+)
 def the_clamp_saturates() -> Found:
     x = np.array([1000, np.inf, np.nan], np.float32)
     clamped = np.fmax(np.float32(-448), np.fmin(x, np.float32(448)))  # C's fminf and fmaxf drop a NaN, as numpy's do
@@ -139,11 +155,16 @@ def the_clamp_saturates() -> Found:
     return Found(got[:2].tolist() == [448, 448], f"1000, inf and NaN give {', '.join(map(_of, got.tolist()))}")
 
 
-@claim("002:7", "Each mantissa bit is worth about 6 dB of signal to quantization noise", TRUE, "2, 3, 4 bits: 26.5, 32.5, 38.6 dB over one binade")
+@claim(
+    "002:7",
+    "Each mantissa bit is worth about 6 dB of signal to quantization noise",
+    TRUE,
+    "2, 3, 4 bits: 26.5, 32.5, 38.6 dB over one binade",
+)
 def a_mantissa_bit_is_six_decibels() -> Found:
     binade = 1 + (2 * np.arange(4096) + 1) / 8192  # no value stands on a grid or a tie
     ratios = [sqnr(binade, cast(binade, name)) for name in ("float8_e5m2", "float8_e4m3fn", "float8_e3m4")]
-    steps = [b - a for a, b in zip(ratios, ratios[1:], strict=False)]
+    steps = [b - a for a, b in pairwise(ratios)]
     text = f"2, 3, 4 bits: {', '.join(f'{r:.1f}' for r in ratios)} dB over one binade"
     return Found(all(5.5 < step < 6.5 for step in steps), text)
 
@@ -173,7 +194,9 @@ def three_tenths() -> Found:
     return Found(one(bf16, "float8_e4m3fn") == 0.3125, f"{number(bf16)} becomes {one(bf16, 'float8_e4m3fn'):g}")
 
 
-@claim("003:27", "bf16's 1, 0.3, 500 are the bytes 128 63 154 62 250 67, the lower one first", TRUE, "128 63 154 62 250 67")
+@claim(
+    "003:27", "bf16's 1, 0.3, 500 are the bytes 128 63 154 62 250 67, the lower one first", TRUE, "128 63 154 62 250 67"
+)
 def bytes_of_three_values() -> Found:
     _, codes, got = all_codes("bfloat16")
     wanted = cast([1.0, 0.3, 500.0], "bfloat16")
