@@ -16,7 +16,7 @@ from narrowgauge.suites.meta.claims import (
     of_sums,
     of_torch,
 )
-from narrowgauge.suites.meta.claims.claim import SeedClaim, claims_in
+from narrowgauge.suites.meta.claims.claim import FALSE, TRUE, UNSETTLED, SeedClaim, claims_in
 
 #: the articles, by the number of their file among the material that the project started from
 ARTICLES = {
@@ -48,10 +48,10 @@ def _lines() -> Iterator[str]:
     yield "# What is claimed about these formats, and what one measures"
     yield ""
     yield f"{len(CLAIMS)} statements of three articles that this project started from, in our words. Each is computed"
-    yield "by suites/meta/test_claims.py, which fails when a verdict or a measured number is not what stands here: today"
-    yield f"{counts['true']} are true, {counts['false']} are false, and {counts['not settled here']} are not settled. A"
-    yield "sentence that says two things has two rows. What torch does was measured with 2.13.0 on a CPU; what it did"
-    yield "before was measured with its earlier wheels, and is tested where such a wheel is installed."
+    yield "by suites/meta/test_claims.py, which fails when a verdict or a measured number is not what stands here."
+    yield f"Today {counts[TRUE]} are true, {counts[FALSE]} are false, and {counts[UNSETTLED]} are not settled."
+    yield "A sentence that says two things has two rows. What torch does was measured with 2.13.0 on a CPU; what it did"
+    yield "before 2.13 was measured with its 2.12.0 wheel, and is tested where such a wheel is installed."
     yield ""
     yield from (f"* {number}: {title}" for number, title in ARTICLES.items())
     for theme, claims in THEMES.items():

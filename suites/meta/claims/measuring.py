@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
+from typing import SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -86,12 +87,12 @@ def all_codes(name: str) -> tuple[Format, npt.NDArray[np.unsignedinteger], Reals
     return fmt, codes, decode(codes, fmt)
 
 
-def number(x: float | Fraction) -> str:
+def number(x: SupportsFloat) -> str:
     """A number as text: six significant digits."""
     return f"{float(x):.6g}"
 
 
-def listed(numbers: Iterable[float | Fraction]) -> str:
+def listed(numbers: Iterable[SupportsFloat]) -> str:
     return ", ".join(number(x) for x in numbers)
 
 

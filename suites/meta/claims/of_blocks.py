@@ -216,8 +216,8 @@ def kv_elements_per_token() -> Found:
 
 
 @claim(
-    "003:40", "A token takes 128 KiB in bf16, 64 in fp8, 36 in fp4 with a byte to 16: 2 and 3.6 times as many fit", TRUE,
-    "128, 64, 36 KiB; 2 and 3.55556 times"
+    "003:40", "A token takes 128 KiB in bf16, 64 in fp8, 36 in fp4 with a byte to 16: 2 and 3.6 times as many fit",
+    TRUE, "128, 64, 36 KiB; 2 and 3.55556 times"
 )  # fmt: skip
 def kv_bytes_per_token() -> Found:
     elements = 2 * LAYERS * KV_HEADS * HEAD

@@ -137,6 +137,16 @@ def e4m3fn_specials() -> Found:
     return Found(holds, text)
 
 
+@claim(
+    "000:44", "Of float32, TF32, bf16, fp16, E5M2, E4M3 and E2M1, two break the rules of IEEE 754", TRUE,
+    "float8_e4m3fn, float4_e2m1fn"
+)  # fmt: skip
+def two_formats_break_the_rules() -> Found:
+    names = ("float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3fn", "float4_e2m1fn")
+    breaking = [name for name in names if not _top_field_is_special(name)]
+    return Found(len(breaking) == 2, ", ".join(breaking))
+
+
 @claim("000:44", "E2M1 has neither infinity nor NaN", TRUE, "16 of 16 codes are finite")
 def e2m1_is_finite() -> Found:
     _, codes, got = all_codes("float4_e2m1fn")
@@ -188,9 +198,11 @@ def only_e5m2_has_infinity() -> Found:
     TRUE, "1/4/3, 448; 1/5/2, 57344; fp16 5"
 )  # fmt: skip
 def fields_of_the_two_fp8() -> Found:
-    layouts = [(f.exponent, f.mantissa, largest(f.name)) for f in map(format_named, ("float8_e4m3fn", "float8_e5m2"))]
+    layouts = [
+        (f.exponent, f.mantissa, float(largest(f.name))) for f in map(format_named, ("float8_e4m3fn", "float8_e5m2"))
+    ]
     fp16 = format_named("float16").exponent
-    text = "; ".join(f"1/{e}/{m}, {end}" for e, m, end in layouts)
+    text = "; ".join(f"1/{e}/{m}, {end:g}" for e, m, end in layouts)
     return Found(layouts == [(4, 3, 448), (5, 2, 57344)] and fp16 == 5, f"{text}; fp16 {fp16}")
 
 

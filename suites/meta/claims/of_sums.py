@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,19 +16,20 @@ from narrowgauge.suites.meta.claims.measuring import finite, number, one
 
 F32 = np.float32
 F32s = npt.NDArray[np.float32]
-BF16s = npt.NDArray[np.generic]
+#: an array of any floating type, ml_dtypes' among them
+Floats = npt.NDArray[Any]
 
 
-def bf16(x: npt.ArrayLike) -> BF16s:
+def bf16(x: npt.ArrayLike) -> Floats:
     return np.asarray(x, np.float32).astype(ml_dtypes.bfloat16)
 
 
-def serial(x: BF16s) -> float:
+def serial(x: Floats) -> float:
     """The sum in the array's own type, one term after another."""
     return float(reduce(lambda total, term: (total + term).astype(x.dtype), x[1:], x[0]))
 
 
-def pairwise(x: BF16s) -> float:
+def pairwise(x: Floats) -> float:
     """The sum in the array's own type, halves first; for a power of two of terms."""
     while x.size > 1:
         x = (x[0::2] + x[1::2]).astype(x.dtype)
@@ -141,7 +143,7 @@ def _with(value: float) -> F32s:
 
 def rms_norm(x: F32s) -> F32s:
     with np.errstate(all="ignore"):
-        return x / np.sqrt((x * x).mean() + F32(1e-6))
+        return np.asarray(x / np.sqrt((x * x).mean() + F32(1e-6)), F32)
 
 
 def _shown(row: F32s) -> str:
@@ -173,7 +175,7 @@ def _attention(x: F32s) -> F32s:
     """Causal self-attention of tokens [n, d] with themselves, scores masked by -inf as engines do."""
     scores = np.where(np.tri(len(x), dtype=np.bool_), x @ x.T, F32(-np.inf))
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return (weights / weights.sum(axis=1, keepdims=True)) @ x
+    return np.asarray((weights / weights.sum(axis=1, keepdims=True)) @ x, F32)
 
 
 @claim(
