@@ -198,9 +198,8 @@ def only_e5m2_has_infinity() -> Found:
     TRUE, "1/4/3, 448; 1/5/2, 57344; fp16 5"
 )  # fmt: skip
 def fields_of_the_two_fp8() -> Found:
-    layouts = [
-        (f.exponent, f.mantissa, float(largest(f.name))) for f in map(format_named, ("float8_e4m3fn", "float8_e5m2"))
-    ]
+    two = [format_named(name) for name in ("float8_e4m3fn", "float8_e5m2")]
+    layouts = [(f.exponent, f.mantissa, float(largest(f.name))) for f in two]
     fp16 = format_named("float16").exponent
     text = "; ".join(f"1/{e}/{m}, {end:g}" for e, m, end in layouts)
     return Found(layouts == [(4, 3, 448), (5, 2, 57344)] and fp16 == 5, f"{text}; fp16 {fp16}")

@@ -221,9 +221,9 @@ def fp8_plus_float32(torch: Any) -> Found:
 )
 def fp8_operators(torch: Any) -> Found:
     x = torch.ones(2, 2).to(torch.float8_e4m3fn)
-    names = ("abs", "isnan", "neg", "exp", "sqrt", "tanh", "relu", "round")
-    names += ("sum", "mean", "amax", "max", "argmax", "sort")
-    calls: dict[str, Callable[[], object]] = {name: getattr(x, name) for name in names} | {
+    single = ("abs", "isnan", "neg", "exp", "sqrt", "tanh", "relu", "round")
+    whole = ("sum", "mean", "amax", "max", "argmax", "sort")
+    calls: dict[str, Callable[[], object]] = {name: getattr(x, name) for name in (*single, *whole)} | {
         "+": lambda: x + x,
         "-": lambda: x - x,
         "/": lambda: x / x,
