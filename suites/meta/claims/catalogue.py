@@ -47,8 +47,9 @@ def _lines() -> Iterator[str]:
     counts = Counter(c.verdict for c in CLAIMS)
     yield "# What is claimed about these formats, and what one measures"
     yield ""
-    yield f"{len(CLAIMS)} statements of three articles that this project started from, in our words. Each is computed"
-    yield "by suites/meta/test_claims.py, which fails when a verdict or a measured number is not what stands here."
+    yield f"{len(CLAIMS)} statements of three articles that this project started from, in our words. What is settled"
+    yield "is computed by suites/meta/test_claims.py, which fails when a verdict or a measured number is not what stands"
+    yield "here."
     yield f"Today {counts[TRUE]} are true, {counts[FALSE]} are false, and {counts[UNSETTLED]} are not settled."
     yield "A sentence that says two things has two rows. What torch does was measured with 2.13.0 on a CPU; what it did"
     yield "before 2.13 was measured with its 2.12.0 wheel, and is tested where such a wheel is installed; what stands"
