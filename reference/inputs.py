@@ -85,11 +85,10 @@ def _specials(source: Format) -> npt.NDArray[np.uint64]:
 def nan_payloads(mantissa: int) -> list[int]:
     """Mantissa fields of NaNs of every class, signalling and quiet: the least and the most payload, each bit alone, all
     bits above or below a place (what a cut or a carry makes an infinity or a zero of), alternating bits."""
-    quiet, full = 1 << (mantissa - 1), (1 << mantissa) - 1
-    places = range(mantissa - 1)
+    quiet, places = 1 << (mantissa - 1), range(mantissa - 1)
     payloads = {0, quiet - 1, quiet // 3, (quiet - 1) ^ (quiet // 3), *(1 << p for p in places)}
     payloads |= {(1 << p) - 1 for p in places} | {(quiet - 1) & ~((1 << p) - 1) for p in places}
-    return sorted({p | q for p in payloads for q in (0, quiet)} & set(range(1, full + 1)))
+    return sorted({p | q for p in payloads for q in (0, quiet)} - {0})  # 0 is infinity
 
 
 def _both_signs(codes: npt.NDArray[np.uint64], source: Format) -> npt.NDArray[np.uint64]:

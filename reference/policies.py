@@ -65,8 +65,8 @@ POLICIES: dict[str, NamedPolicy] = {
             "fnuz_saturate",
             _all(FNUZ, SATURATE),
             "specification",
-            "ONNX Cast, opset 24 and later, saturate=1: overflow and infinity give the largest finite value (onnx#7130; "
-            "until opset 23 an infinity gave NaN: onnx_saturate_until_23)",
+            "ONNX Cast, opset 24 and later, saturate=1: overflow and infinity give the largest finite value "
+            "(onnx#7130; until opset 23 an infinity gave NaN: onnx_saturate_until_23)",
         ),
         NamedPolicy(
             "fnuz_nonsaturate",
@@ -216,17 +216,10 @@ POLICIES: dict[str, NamedPolicy] = {
             "onnx_saturate",
             _all((*OCP, *FNUZ), SATURATE) | {E8M0: E8M0_UP},
             "specification",
-            "ONNX Cast, opset 24 and later, saturate=1, the default (onnx#7130: infinity too gives the largest value in "
-            "FNUZ); e8m0 from opset 25, round_mode=up, the default, negative values as the reference evaluator has them",
+            "ONNX Cast, opset 24 and later, saturate=1, the default (onnx#7130: infinity too gives the largest value "
+            "in FNUZ); e8m0 (onnx#7030) with round_mode=up, the default; negative values are left open there, and "
+            "given their magnitude here, as by the reference evaluator",
             "ONNX opset >=24",
-        ),
-        NamedPolicy(
-            "onnx_saturate_until_23",
-            _all(OCP, SATURATE) | _all(FNUZ, CLAMP_FINITE),
-            "document",
-            "ONNX Cast, opsets 19 to 23, saturate=1, the table as published: infinity gives NaN in FNUZ. The reference "
-            "evaluator and its test vectors gave the largest value all the same (onnx#6220)",
-            "ONNX opset >=19,<24",
         ),
         NamedPolicy(
             "onnx_nonsaturate",
@@ -258,6 +251,14 @@ POLICIES: dict[str, NamedPolicy] = {
             "Triton 3.9 lowering for AMD: finite overflow saturates, infinity gives NaN (triton#11667); "
             "what the gfx942 instruction itself does with infinity is not settled",
             "triton 3.9 on gfx942",
+        ),
+        NamedPolicy(
+            "onnx_saturate_until_23",
+            _all(OCP, SATURATE) | _all(FNUZ, CLAMP_FINITE),
+            "document",
+            "ONNX Cast, opsets 19 to 23, saturate=1, the table as published: infinity gives NaN in FNUZ. The reference "
+            "evaluator and its test vectors gave the largest value all the same (onnx#6220)",
+            "ONNX opset >=19,<24",
         ),
         NamedPolicy(
             "amd_native",

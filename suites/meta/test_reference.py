@@ -6,11 +6,7 @@ import itertools
 import re
 from typing import get_args
 
-import gfloat
-import gfloat.formats
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from narrowgauge.contracts.coded import Coded
@@ -33,7 +29,7 @@ from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.policies import check_fits
 from narrowgauge.suites.meta import second_derivation
 from narrowgauge.suites.meta.killer import Killer, codes_part
-from narrowgauge.suites.meta.killer_policies import PLAIN, SOURCES, SPECIAL
+from narrowgauge.suites.meta.killer_policies import PLAIN, SPECIAL
 from narrowgauge.suites.meta.mutation import MODULES, Mutant, mutants, survivors
 
 pytestmark = pytest.mark.meta
@@ -186,39 +182,3 @@ def test_fast_path_is_the_definition(format_name: str) -> None:
             np.testing.assert_array_equal(encode_float32(bits, fmt, policy), want, err_msg=f"integers, {policy}")
     # E8M0 has neither flushing nor limits, and three NaN rules; a finite format's only rule of overflow is the largest.
     assert tried >= 6 * (3 * 4 if fmt.family == "exponent" else 4 * 8)
-
-
-@pytest.mark.parametrize("format_name", FP8)
-@pytest.mark.parametrize("source", SOURCES)
-def test_agrees_with_ml_dtypes(source: str, format_name: str) -> None:
-    """A library that shares no code with us: the whole 16-bit spaces, a stratified million of float32."""
-    claim = Claim(Cast("ml_dtypes"), source, format_name)
-    x = case_named("stratified_1m" if source == "float32" else "every_code").make(claim)
-    typed = x.data.view(ml_dtypes.bfloat16 if source == "bfloat16" else source)
-    with np.errstate(all="ignore"):
-        want = typed.astype(getattr(ml_dtypes, format_name)).view(np.uint8)
-    got = cast(x, format_name, NONSATURATE).data
-    nan = np.isnan(values(FORMATS[format_name]))
-    np.testing.assert_array_equal(np.where(nan[got], 255, got), np.where(nan[want], 255, want))
-
-
-#: gfloat has no name for FNUZ, but its parameters describe it
-GFLOAT = {
-    "float8_e4m3fn": gfloat.formats.format_info_ocp_e4m3,
-    "float8_e4m3fnuz": gfloat.FormatInfo(
-        name="e4m3fnuz", k=8, precision=4, bias=8, has_nz=False, domain=gfloat.Domain.Finite, num_high_nans=0,
-        has_subnormals=True, is_signed=True, is_twos_complement=False,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("saturate", [True, False], ids=["saturate", "nonsaturate"])
-@pytest.mark.parametrize("format_name", FP8)
-def test_agrees_with_gfloat(format_name: str, saturate: bool) -> None:
-    """A second library, of another author: every bfloat16 value."""
-    with np.errstate(all="ignore"):
-        real = values(FORMATS["bfloat16"]).copy()
-        rounded = gfloat.round_ndarray(GFLOAT[format_name], real, gfloat.RoundMode.TiesToEven, sat=saturate)
-    policy = CastPolicy() if saturate else NONSATURATE
-    got: npt.NDArray[np.float64] = values(FORMATS[format_name])[encode(real, FORMATS[format_name], policy)]
-    np.testing.assert_array_equal(got, rounded)
