@@ -19,7 +19,8 @@ from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
 from narrowgauge.reference.codec import decode, has_negative_zero, largest, special_code, values
-from narrowgauge.reference.faults.registry import FAULTS, Fault
+from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.symptoms import Symptom, matching

@@ -1,4 +1,8 @@
-"""Wrong kernels, written from public reports by somebody who had not seen the faults: each is caught and named."""
+"""Wrong kernels, written from public reports: each is caught and named.
+
+The torch and Triton ones are by somebody who had not seen the faults; the NumPy ones by the author of the later faults,
+from the reports and before those faults were written.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,17 @@ NAMED = {
     "triton_subnormals_flushed": "cast.subnormals_flushed",
     "torch_overflow_to_nan": "cast.overflow_to_nan",
     "triton_fnuz_as_448": "scale.448_for_fnuz",
+    "numpy_carry_lost": "cast.carry_lost",
+    "numpy_e8m0_lowest_binade": "e8m0.lowest_binade_up",
+    "numpy_e8m0_mask": "e8m0.fraction_masked",
+    "numpy_e8m0_nearest": "e8m0.rounded_to_nearest",
+    "numpy_half_added": "integer.half_added_in_float32",
+    "numpy_limit_before_rounding": "cast.limit_before_rounding",
+    "numpy_nan_to_lower_bound": "cast.nan_to_min",
+    "numpy_shift_wraps": "cast.shift_modulo_64",
+    "numpy_specials_as_numbers": "decode.specials_as_numbers",
+    "numpy_subnormals_as_normals": "decode.subnormals_as_normals",
+    "numpy_subnormals_rounded_twice": "cast.subnormals_rounded_twice",
 }
 #: kernels of broken.py: the word in brackets, and what is said after the subject
 BROKEN = {
@@ -49,10 +64,10 @@ BROKEN = {
 
 @pytest.fixture(scope="module")
 def devices() -> Iterator[dict[str, Device]]:
-    found = {"torch": discovery.host(), "triton": discovery.interpreter()}
-    yield found
-    for device in found.values():
-        device.close()
+    host, interpreter = discovery.host(), discovery.interpreter()
+    yield {"torch": host, "numpy": host, "triton": interpreter}
+    host.close()
+    interpreter.close()
 
 
 def judged(path: Path, device: Device, timeout: float = 60.0, only: str = "") -> Iterator[Judged]:
