@@ -123,8 +123,8 @@ SYMPTOMS: tuple[Symptom, ...] = (
         "Check which maximum the scale was made with: 448 for OCP, 240 or by policy 224 for FNUZ.",
     ),
     Symptom(
-        "small values are far too large",
-        ("tiny", "spike", "spikes", "small values are large", "too large"),
+        "next to nothing comes out large",
+        ("tiny", "spike", "spikes", "large"),
         "A shift count wrapped, or the smallest codes were read by the formula of the others: what should be next to "
         "zero is not.",
         ("cast.shift_modulo_64", "cast.shift_modulo_32", "decode.subnormals_as_normals"),

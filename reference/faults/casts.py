@@ -103,7 +103,7 @@ FAULTS = (
         "OVERFLOW",
         value_edits.coded(
             value_edits.overflow_above_the_largest,
-            lambda b: b.policy.overflow == "special" and value_edits.family(b) != "integer",
+            lambda b: b.policy.overflow == "special" and value_edits.has_an_end(b),
         ),
         "values that should be rounded down to the largest one overflow: 450 in e4m3fn",
         "the value is compared with the largest one before it is rounded",

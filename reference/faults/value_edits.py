@@ -37,6 +37,11 @@ def is_float(b: Behaviour) -> bool:
     return family(b) in FLOATS and format_named(b.format).bits <= WIDEST_TABLE
 
 
+def has_an_end(b: Behaviour) -> bool:
+    """A destination beyond whose largest value there are others: floats and powers of two."""
+    return is_float(b) or family(b) == "exponent"
+
+
 def has_subnormals_of_its_own(b: Behaviour) -> bool:
     """A destination whose subnormals are normal numbers of float32."""
     return is_float(b) and format_named(b.format).exponent < 8
@@ -59,10 +64,10 @@ def given(change: Callable[[Reals, Format, Format], Reals], fits: Fits) -> Edit:
         fmt = format_named(behaviour.format)
 
         def before(x: Coded) -> Coded:
-            changed = change(decode_values(x), format_named(x.format), fmt)
-            if x.format == "float64":
-                return Coded("float64", changed.view(np.uint64))
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                changed = change(decode_values(x), format_named(x.format), fmt)
+                if x.format == "float64":
+                    return Coded("float64", changed.view(np.uint64))
                 return Coded("float32", changed.astype(np.float32).view(np.uint32))
 
         return replace(behaviour, before=(*behaviour.before, before))
@@ -77,7 +82,7 @@ def coded(change: Callable[[Reals, Integers, Format, CastPolicy], Integers], fit
         fmt = format_named(behaviour.format)
         real, right = decode_values(x), codes.data.astype(np.int64)
         magnitude = right & (fmt.sign_bit - 1) if fmt.signed else right
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             changed = change(real, magnitude, fmt, behaviour.policy)
         signed = np.where(np.signbit(real), changed | fmt.sign_bit, changed)
         return Coded(codes.format, np.where(changed == magnitude, right, signed).astype(fmt.storage))
@@ -105,16 +110,14 @@ def rounded_as_normal(real: Reals, source: Format, fmt: Format) -> Reals:
     """What will be subnormal is rounded to the significand's full width first, ties to even."""
     significand, exponent = np.frexp(real)
     width = fmt.mantissa + 1
-    with np.errstate(invalid="ignore"):
-        once = np.ldexp(np.rint(np.ldexp(significand, width)), exponent - width)
+    once = np.ldexp(np.rint(np.ldexp(significand, width)), exponent - width)
     return np.where(below_normal(real, fmt), once, real)
 
 
 def cut_to_24_bits(real: Reals, source: Format, fmt: Format) -> Reals:
     """What will be subnormal loses the bits that a 24-bit register drops when it is shifted into place."""
     place = 1 - fmt.bias - 23
-    with np.errstate(invalid="ignore"):
-        cut = np.ldexp(np.trunc(np.ldexp(real, -place)), place)
+    cut = np.ldexp(np.trunc(np.ldexp(real, -place)), place)
     return np.where(below_normal(real, fmt), cut, real)
 
 
@@ -132,17 +135,15 @@ def shift_modulo_64(real: Reals, source: Format, fmt: Format) -> Reals:
 
 def half_added_in_float32(real: Reals, source: Format, fmt: Format) -> Reals:
     """Half is added, the sum is rounded to float32, and the fraction is cut."""
-    with np.errstate(invalid="ignore"):
-        return np.trunc((real + np.copysign(0.5, real)).astype(np.float32)).astype(np.float64)
+    return np.trunc((real + np.copysign(0.5, real)).astype(np.float32)).astype(np.float64)
 
 
 def without_fraction_bits(bits: int) -> Callable[[Reals, Format, Format], Reals]:
     """Some bits of the float32 fraction are not looked at."""
 
     def change(real: Reals, source: Format, fmt: Format) -> Reals:
-        with np.errstate(invalid="ignore"):
-            pattern = real.astype(np.float32).view(np.uint32)
-            masked = (pattern & np.uint32(~bits & 0xFFFFFFFF)).view(np.float32).astype(np.float64)
+        pattern = real.astype(np.float32).view(np.uint32)
+        masked = (pattern & np.uint32(~bits & 0xFFFFFFFF)).view(np.float32).astype(np.float64)
         return np.where(np.isnan(real) | below_normal(real, format_named("float32")), real, masked)
 
     return change
