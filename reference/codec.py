@@ -155,8 +155,8 @@ def _magnitude(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int
     # 1. The two neighbours on the grid, which has one value more than the policy allows.
     grid = _grid(fmt, top + 2)
     below = np.clip(np.searchsorted(grid, magnitude, side="right") - 1, 0, top)
-    # 2. The rounded magnitude, as an index into the grid, which is its code.
-    code = below + _rounds_up(magnitude, grid, below, np.signbit(x), policy)
+    # 2. The rounded magnitude, as an index into the grid, which is its code. Without a sign, "up" is away from zero.
+    code = below + _rounds_up(magnitude, grid, below, np.signbit(x) & fmt.signed, policy)
     # 3. Subnormal results, where the policy flushes them.
     if policy.subnormals == "flush":
         code = np.where(code < (1 << fmt.mantissa), 0, code)

@@ -41,8 +41,8 @@ SYMPTOMS: tuple[Symptom, ...] = (
         "values are half or twice what they should be",
         ("half", "twice", "double", "factor 2", "factor two", "x2", "1/2"),
         "FNUZ and OCP codes of one value differ by one exponent step: 253 of 256 codes read as the other format are "
-        "off by exactly two, the rest swap NaN, -0 and the largest values. If only some values are off, an exponent step "
-        "was lost in rounding, or the scale of their block is another power of two.",
+        "off by exactly two, the rest swap NaN, -0 and the largest values. If only some values are off, an exponent "
+        "step was lost in rounding, or the scale of their block is another power of two.",
         (
             "fnuz.ocp_codes_written",
             "fnuz.fnuz_codes_written",
@@ -123,8 +123,8 @@ SYMPTOMS: tuple[Symptom, ...] = (
         "Check which maximum the scale was made with: 448 for OCP, 240 or by policy 224 for FNUZ.",
     ),
     Symptom(
-        "next to nothing comes out large",
-        ("tiny", "spike", "spikes", "large"),
+        "tiny values come out large",
+        ("tiny", "spike", "spikes", "comes out large", "come out large"),
         "A shift count wrapped, or the smallest codes were read by the formula of the others: what should be next to "
         "zero is not.",
         ("cast.shift_modulo_64", "cast.shift_modulo_32", "decode.subnormals_as_normals"),

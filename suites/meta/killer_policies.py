@@ -62,6 +62,7 @@ VARIANTS: tuple[Policy, ...] = (
     {"negative_zero": "drop"},
     {"subnormals": "flush"},
     {"negative": "magnitude"},
+    {"negative": "magnitude", "rounding": "up"},
     {"negative": "nan"},
     {"zero": "nan"},
     {"limit": 224.0},
