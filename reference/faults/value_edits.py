@@ -149,53 +149,6 @@ def without_fraction_bits(bits: int) -> Callable[[Reals, Format, Format], Reals]
     return change
 
 
-# --- how codes are read ----------------------------------------------------------------------------------------------
-
-
-def read(change: Callable[[Integers, Reals, Format], Reals], fits: Callable[[Format], bool]) -> Edit:
-    """The codes of a source of at most 8 bits are read as other values.
-
-    ``change`` gets the codes without sign, their magnitudes, and the source.
-    """
-
-    def edit(behaviour: Behaviour) -> Behaviour | None:
-        source = format_named(behaviour.source)
-        if behaviour.recipe or behaviour.before or source.bits > 8 or source.family == "integer" or not fits(source):
-            return None
-
-        def before(x: Coded) -> Coded:
-            code = x.data.astype(np.int64)
-            magnitude = code & (source.sign_bit - 1) if source.signed else code
-            value = change(magnitude, np.abs(decode_values(x)), source)
-            value = np.where((code & source.sign_bit) != 0, -value, value)
-            with np.errstate(over="ignore"):
-                return Coded("float32", value.astype(np.float32).view(np.uint32))
-
-        return replace(behaviour, before=(before,))
-
-    return edit
-
-
-def as_number(code: Integers, value: Reals, fmt: Format) -> Reals:
-    """No code is special: infinity and NaN are read as the numbers that would stand in their place."""
-    return unrestricted(code, fmt)
-
-
-def with_implicit_one(code: Integers, value: Reals, fmt: Format) -> Reals:
-    """Subnormals are read by the formula of normal numbers; zero is not."""
-    scale = 2.0 ** -(fmt.bias + fmt.mantissa)
-    return np.where((code > 0) & (code < 1 << fmt.mantissa), ((1 << fmt.mantissa) + code) * scale, value)
-
-
-def all_ones_is_nan(code: Integers, value: Reals, fmt: Format) -> Reals:
-    """Every code with the top exponent and a fraction is NaN."""
-    return np.where(code > ((1 << fmt.exponent) - 1) << fmt.mantissa, np.nan, value)
-
-
-def code_0_is_zero(code: Integers, value: Reals, fmt: Format) -> Reals:
-    return np.where(code == 0, 0.0, value)
-
-
 # --- which code ------------------------------------------------------------------------------------------------------
 
 
