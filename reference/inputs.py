@@ -58,9 +58,9 @@ class Case:
 
 def _source_codes(reals: npt.NDArray[np.float64], source: Format) -> npt.NDArray[np.uint64]:
     """Source codes of real values: the nearest, and its neighbours one code below and above."""
-    if source.name == "float32":
+    if source.bits >= 32:
         with np.errstate(over="ignore"):
-            middle = reals.astype(np.float32).view(np.uint32).astype(np.int64)
+            middle = reals.astype(source.name).view(source.storage).astype(np.int64)
     else:
         middle = encode(reals, source, _EXACT).astype(np.int64)
     near = middle[:, None] + np.array([0, -1, 1])
@@ -111,7 +111,7 @@ def _every_code(claim: Claim) -> Coded:
 
 
 def _stratified(mantissas: int) -> Callable[[Claim], Coded]:
-    """float32: every exponent and sign, each with so many mantissas, and every bfloat16 and float16 value."""
+    """Every float32 exponent and sign, each with so many mantissas, and every bfloat16 and float16 value."""
 
     def make(claim: Claim) -> Coded:
         source = format_named(claim.source)
@@ -125,7 +125,11 @@ def _stratified(mantissas: int) -> Callable[[Claim], Coded]:
             fmt = FORMATS[name]
             with np.errstate(invalid="ignore"):
                 patterns.append(values(fmt).astype(np.float32).view(np.uint32).astype(np.uint64))
-        return _coded(np.concatenate(patterns), source)
+        x = np.concatenate(patterns)
+        if source.name == "float64":
+            with np.errstate(invalid="ignore"):
+                x = x.astype(np.uint32).view(np.float32).astype(np.float64).view(np.uint64)
+        return _coded(x, source)
 
     return make
 
@@ -226,7 +230,7 @@ CASES: tuple[Case, ...] = (
         applies=_has_edges,
     ),
     Case("every_code", "cast", _every_code, "the whole space of a 16-bit source", applies=_is_narrow),
-    Case("stratified", "cast", _stratified(64), "float32: every exponent, 64 mantissas", applies=_is_wide),
+    Case("stratified", "cast", _stratified(64), "every float32 exponent, 64 mantissas", applies=_is_wide),
     Case("stratified_2m", "cast", _stratified(4096), "every exponent, 4,096 mantissas", "standard", _is_wide),
     Case("stratified_8m", "cast", _stratified(16384), "every exponent, 16,384 mantissas", "exhaustive", _is_wide),
     Case("rows_128", "quantize", _matrix(128), "named rows: zero, NaN, infinity, ties, powers of two"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
 from narrowgauge.reference.codec import decode, has_negative_zero, largest, special_code, values
-from narrowgauge.reference.faults.registry import FAULTS, Fault
+from narrowgauge.reference.faults.applicability import Applicability, survey
+from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.symptoms import Symptom, matching
@@ -37,6 +40,12 @@ CLAMPED = {
 ALIASES = {alias.lower(): f.name for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases) if alias}
 #: said of what a format does not have
 NONE = "none"
+#: what a fault does where it can exist, and what is to be said of it
+WHERE = {
+    "shows": "",
+    "equivalent": " (no input at all shows it)",
+    "not shown": " (no input of the suite shows it)",
+}
 AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN"}
 
 
@@ -69,7 +78,9 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
     if what in RECIPES:
         return dataclasses.asdict(RECIPES[what]), _recipe(RECIPES[what], width)
     if what in FAULTS:
-        return _fault_data(FAULTS[what]), _fault(FAULTS[what], width)
+        found = survey(what)
+        where = {"where": [dataclasses.asdict(one) for one in found]}
+        return _fault_data(FAULTS[what]) | where, _fault(FAULTS[what], width, found)
     if what.lower() in ALIASES or what.lower() in NO_FORMAT:
         fmt = format_named(what)
         return _format_data(fmt), _format(fmt, width)
@@ -248,10 +259,24 @@ def _fault_data(fault: Fault) -> dict[str, Any]:
     return {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault) if f.name != "edit"}
 
 
-def _fault(fault: Fault, width: int) -> list[Text]:
+def _fault(fault: Fault, width: int, found: Sequence[Applicability] = ()) -> list[Text]:
     seen = ", ".join(fault.reports) or "no public report that we know of"
-    said = (("one sees:", fault.symptom), ("cause:", fault.cause), ("seen in:", seen))
+    said = [("one sees:", fault.symptom), ("cause:", fault.cause), ("seen in:", seen)]
+    said += [(f"{state}:", pairs) for state in WHERE for pairs in _from_to(found, state)]
     return [Text(f"{fault.name} [{fault.code}]", "bold"), *facts(said, width)]
+
+
+def _from_to(found: Sequence[Applicability], state: str) -> list[str]:
+    """The pairs of formats of one state; sources that reach the same destinations stand together."""
+    reached: dict[str, list[str]] = {}
+    for one in found:
+        if one.state == state:
+            operation, rule, source, destination = one.claim.split("/")
+            reached.setdefault(source, []).append(destination if operation == "cast" else f"{destination} ({rule})")
+    together: dict[str, list[str]] = {}
+    for source, destinations in reached.items():
+        together.setdefault(", ".join(destinations), []).append(source)
+    return [f"{', '.join(sources)} to {to}{WHERE[state]}" for to, sources in together.items()]
 
 
 def _symptom(symptom: Symptom, width: int) -> list[Text]:
