@@ -27,6 +27,7 @@ class Session:
 
     def __init__(self) -> None:
         self.loaded: dict[str, dict[str, loading.Loaded]] = {}
+        self.range = running.Range()
 
     def kernels(self, origin: str) -> dict[str, loading.Loaded]:
         if origin not in self.loaded:
@@ -49,6 +50,9 @@ class Session:
             case "run":
                 loaded = self.kernels(request["origin"])[request["kernel"]]
                 return running.run(loaded, buffers["x"], request["format"], request["outputs"])
+            case "run_range":
+                loaded = self.kernels(request["origin"])[request["kernel"]]
+                return self.range.run(loaded, request)
         raise ValueError(f"unknown verb {request['verb']!r}")
 
 

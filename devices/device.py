@@ -148,17 +148,27 @@ class Device:
 
     def run(self, plugged: Plugged, claim: Claim, x: Coded, timeout: float = RUN) -> Outcome:
         """Run a kernel once (twice inside, with two fill patterns of fresh memory) on a copy of ``x``."""
+        return self._outcome(plugged, claim, {"verb": "run"}, {"x": x}, timeout)
+
+    def run_range(self, plugged: Plugged, claim: Claim, first: int, count: int, timeout: float = RUN) -> Outcome:
+        """Run a kernel once on so many consecutive patterns of the claim's source, which the child makes itself."""
+        message = {"verb": "run_range", "source": claim.source, "first": first, "count": count}
+        return self._outcome(plugged, claim, message, {}, timeout)
+
+    def _outcome(
+        self, plugged: Plugged, claim: Claim, message: Mapping[str, Any], buffers: Mapping[str, Coded], timeout: float
+    ) -> Outcome:
+        kernel = plugged.kernel
         message = {
-            "verb": "run",
+            **message,
             "origin": plugged.origin,
-            "kernel": plugged.kernel.name,
-            "backend": plugged.kernel.backend,
+            "kernel": kernel.name,
             "format": claim.format,
             "outputs": claim.outputs,
         }
         began = time.monotonic()
         try:
-            answer, outputs = self._ask(plugged.origin, message, {"x": x}, timeout)
+            answer, outputs = self._ask(plugged.origin, message, buffers, timeout)
         except Gone as gone:
             return Outcome(gone.kind, reason=gone.reason, said=gone.said, seconds=time.monotonic() - began)
         said = self._children[_household(plugged.origin)].tail() if answer["kind"] == "raised" else ""

@@ -20,21 +20,51 @@ from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.loading import Loaded
 
-PATTERNS = (0xA5, 0x5A)
+FILLS = (0xA5, 0x5A)
 Answer = tuple[dict[str, Any], dict[str, Coded]]
+Called = tuple[dict[str, Coded], list[str]]
 
 
 def run(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str]) -> Answer:
     """Outputs as codes, and what is wrong with their form. Raises what the kernel raises."""
-    call = _call_numpy if loaded.plugged.kernel.backend == "numpy" else _call_torch
-    first, wrong = call(loaded, x, format_name, outputs, PATTERNS[0])
+
+    def call(fill: int) -> Called:
+        return _call(loaded, Coded(x.format, x.data.copy()), format_name, outputs, fill)
+
+    first, wrong = call(FILLS[0])
     if wrong:
         return {"kind": "returned", "malformed": wrong}, first
-    second, _ = call(loaded, x, format_name, outputs, PATTERNS[1])
+    second, _ = call(FILLS[1])
     if differing := _differing(first, second):
-        again, _ = call(loaded, x, format_name, outputs, PATTERNS[0])
+        again, _ = call(FILLS[0])
         wrong = _unwritten(differing) if not _differing(first, again) else _unstable(differing)
     return {"kind": "returned", "malformed": wrong}, first
+
+
+class Range:
+    """Consecutive patterns of a format, in memory that is used again for the next ones."""
+
+    def __init__(self) -> None:
+        self._from_zero = self._patterns = np.empty(0, np.uint32)
+
+    def run(self, loaded: Loaded, request: Mapping[str, Any]) -> Answer:
+        """One call on patterns ``first`` to ``first + count - 1``: for spaces too large to call twice on."""
+        storage = format_named(request["source"]).storage
+        first, count = request["first"], request["count"]
+        if self._patterns.dtype != storage or self._patterns.size != count:
+            self._from_zero = np.arange(count, dtype=storage)
+            self._patterns = np.empty_like(self._from_zero)
+        np.add(self._from_zero, storage.type(first), out=self._patterns)
+        x = Coded(request["source"], self._patterns)
+        # The fills alternate, so that what was never written does not hold the answer of the block before.
+        outputs, wrong = _call(loaded, x, request["format"], request["outputs"], FILLS[first // count % 2])
+        return {"kind": "returned", "malformed": wrong}, outputs
+
+
+def _call(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
+    """Call a kernel on a tensor that it may write to: outputs, and what is wrong with their form."""
+    call = _call_numpy if loaded.plugged.kernel.backend == "numpy" else _call_torch
+    return call(loaded, x, format_name, outputs, fill)
 
 
 def _differing(one: Mapping[str, Coded], other: Mapping[str, Coded]) -> dict[str, npt.NDArray[np.bool_]]:
@@ -92,13 +122,13 @@ def _source(loaded: Loaded, x: Coded) -> dict[str, str]:
 # --- torch -----------------------------------------------------------------------------------------------------------
 
 
-def _call_torch(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], pattern: int) -> Any:
+def _call_torch(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
     torch = _import_torch()
-    tensor = torch.from_numpy(x.data.copy())
+    tensor = torch.from_numpy(x.data)
     if hasattr(torch, x.format) and format_named(x.format).family != "integer":
         tensor = tensor.view(getattr(torch, x.format))  # other formats travel as plain codes
     tensor = tensor.to(torch_device())
-    with fresh_memory.filled(pattern):
+    with fresh_memory.filled(fill):
         returned = loaded.function(tensor, format_name, **_source(loaded, x))
         if tensor.is_cuda:
             torch.cuda.synchronize()
@@ -154,17 +184,17 @@ def as_bits(data: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
 # --- numpy -----------------------------------------------------------------------------------------------------------
 
 
-def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], pattern: int) -> Any:
-    array = x.data.copy().view(_numpy_type(x.format))
+def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
+    array = x.data.view(_numpy_type(x.format))
 
-    with fresh_memory.filled(pattern), np.errstate(all="ignore"):
+    with fresh_memory.filled(fill), np.errstate(all="ignore"):
         returned = loaded.function(array, format_name, **_source(loaded, x))
     named, wrong = _named(returned, outputs)
     buffers = {}
     for name, value in named.items():
         fmt = format_named(outputs.get(name, "float32"))
         value = np.asarray(value)
-        typed = value.dtype == _numpy_type(fmt.name)
+        typed = value.dtype.kind not in "iu" and value.dtype == _numpy_type(fmt.name)  # integers are codes
         buffers[name] = Coded(fmt.name, np.array(value.view(fmt.storage) if typed else as_bits(value, fmt)))
     return buffers, wrong
 

@@ -84,7 +84,7 @@ def receive(pipe: BinaryIO, arena: Arena) -> tuple[dict[str, Any], dict[str, Cod
         dtype, shape = np.dtype(head["dtype"]), tuple(head["shape"])
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         offset = head.get("offset")
-        raw = _exactly(pipe, size) if offset is None else bytes(arena.view(offset + size)[offset:])
+        raw = _exactly(pipe, size) if offset is None else arena.view(offset + size)[offset:]
         data: npt.NDArray[Any] = np.frombuffer(raw, dtype).reshape(shape).copy()
         buffers[head["name"]] = Coded(head["format"], data)
     return message, buffers

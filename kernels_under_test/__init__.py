@@ -4,6 +4,7 @@
 MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.torch_cast": ("torch",),
     "narrowgauge.kernels_under_test.ml_dtypes_cast": ("ml_dtypes",),
+    "narrowgauge.kernels_under_test.gfloat_cast": ("gfloat", "ml_dtypes"),
     "narrowgauge.kernels_under_test.triton_cast": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_quantize": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),

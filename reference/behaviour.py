@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference import policies, recipes
-from narrowgauge.reference.fast_codec import cast, to_float32
+from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.quantize import quantize
 
 Buffers = dict[str, Coded]
+#: given the behaviour, what the last cast was given, and its codes: other codes
+Patch = Callable[["Behaviour", Coded, Coded], Coded]
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,10 @@ class Behaviour:
     format: str
     policy: CastPolicy
     recipe: Recipe | None = None
-    narrowed: tuple[str, ...] = ()  #: formats through which a value passes on its way to the last cast
+    before: tuple[Callable[[Coded], Coded], ...] = ()  #: each changes what the last cast is given
     written: str = ""  #: the format whose codes are really written, under the label of ``format``
-    after: tuple[Callable[[Coded, Buffers], Buffers], ...] = ()  #: each is given the original x too
+    patched: tuple[Patch, ...] = ()  #: each changes the codes of the last cast
+    after: tuple[Callable[[Buffers], Buffers], ...] = ()  #: each changes the outputs
 
     def run(self, x: Coded) -> Buffers:
         """The outputs for one input tensor."""
@@ -41,20 +42,17 @@ class Behaviour:
         else:
             outputs = quantize(x, self.recipe, self.format, self.last_cast)
         for change in self.after:
-            outputs = change(x, outputs)
+            outputs = change(outputs)
         return outputs
 
     def last_cast(self, x: Coded) -> Coded:
         """Codes of values, in the buffer's format by its label."""
-        for format_name in self.narrowed:
-            x = _through(x, format_name)
-        return Coded(self.format, cast(x, self.written or self.format, self.policy).data)
-
-
-def _through(x: Coded, format_name: str) -> Coded:
-    """The values after passing through a narrower format, as float32; it keeps infinities, as hardware does."""
-    narrow = cast(x, format_name, CastPolicy(overflow="special", infinity="special"))
-    return Coded("float32", to_float32(narrow).view(np.uint32))
+        for change in self.before:
+            x = change(x)
+        codes = Coded(self.format, cast(x, self.written or self.format, self.policy).data)
+        for patch in self.patched:
+            codes = patch(self, x, codes)
+        return codes
 
 
 def behaviour_of(claim: Claim) -> Behaviour:

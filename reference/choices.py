@@ -18,7 +18,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.policy import CastPolicy, options
-from narrowgauge.reference.codec import WIDEST_TABLE, Values, encode, has_negative_zero, largest, values
+from narrowgauge.reference.codec import WIDEST_TABLE, Values, encode, has_negative_zero, values
 from narrowgauge.reference.compare import Difference, Mask, compare
 from narrowgauge.reference.diagnosis import spread
 from narrowgauge.reference.expected import Interval
@@ -50,7 +50,7 @@ def choices_of(x: Coded, got: Coded, difference: Difference) -> Choices | None:
     fmt = format_named(got.format)
     if fmt.bits > WIDEST_TABLE:
         return None
-    tried = every_policy(fmt, _limit_of(x, got, fmt))
+    tried = every_policy(fmt, _limit_of(x, got, fmt), _zero_point_of(x, got, fmt))
     rows, weights = _witness(x, fmt, difference)
     few, value = got.take(rows), decode_values(x.take(rows))
     estimates = np.array([weights[_differs(encode(value, fmt, p), few)].sum() for p in tried])
@@ -66,10 +66,13 @@ def choices_of(x: Coded, got: Coded, difference: Difference) -> Choices | None:
 
 
 @cache
-def every_policy(fmt: Format, limit: float | None = None) -> tuple[CastPolicy, ...]:
-    """Every policy that a format with a named one can express, with that limit and without one."""
+def every_policy(fmt: Format, limit: float | None = None, zero_point: int = 0) -> tuple[CastPolicy, ...]:
+    """Every policy that a format with a named one can express, with that limit or zero point and without."""
     base = resolve(fitting(fmt.name)[0], fmt.name)
-    tried: dict[str, tuple[Any, ...]] = {**options(), "limit": (None,) if limit is None else (None, limit)}
+    tried: dict[str, tuple[Any, ...]] = {f.name: (f.default,) for f in fields(CastPolicy)} | options()
+    tried["rounding"] = tuple(r for r in tried["rounding"] if r != "stochastic")  # that is no function of the value
+    tried["limit"] += () if limit is None else (limit,)
+    tried["zero_point"] += () if zero_point == 0 else (zero_point,)
     if not has_negative_zero(fmt):
         tried["negative_zero"] = (base.negative_zero,)  # there is none to keep
     fit = {name: [v for v in given if _fits(replace(base, **{name: v}), fmt)] for name, given in tried.items()}
@@ -86,13 +89,22 @@ def _fits(policy: CastPolicy, fmt: Format) -> bool:
 
 def _limit_of(x: Coded, got: Coded, fmt: Format) -> float | None:
     """The largest finite magnitude that was returned, where it is below the format's own and inputs went beyond it."""
-    is_code = (got.data >= 0) & (got.data < fmt.code_count)
-    result = np.abs(values(fmt)[got.data[is_code]])
-    given = np.abs(decode_values(x))
-    top = float(result[np.isfinite(result)].max(initial=0.0))
-    if not 0 < top < values(fmt)[largest(fmt)] or not (given[np.isfinite(given)] > top).any():
-        return None
-    return top
+    finite = [np.abs(v[np.isfinite(v)]) for v in (_results(got, fmt), values(fmt), decode_values(x))]
+    top, own, given = (float(magnitudes.max(initial=0.0)) for magnitudes in finite)
+    return top if 0 < top < min(own, given) else None
+
+
+def _zero_point_of(x: Coded, got: Coded, fmt: Format) -> int:
+    """What an integer format gives for zero."""
+    if fmt.family != "integer":
+        return 0
+    return int(_results(got.take(np.flatnonzero(decode_values(x) == 0)[:1]), fmt).sum())
+
+
+def _results(got: Coded, fmt: Format) -> Values:
+    """The values that were returned, without what is no code."""
+    found: Values = values(fmt)[got.data[(got.data >= 0) & (got.data < fmt.code_count)]]
+    return found
 
 
 def _differs(codes: npt.NDArray[np.unsignedinteger], got: Coded) -> Mask:

@@ -6,6 +6,7 @@ operations and tables and is proved equal to this one (suites/meta/test_referenc
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -30,7 +31,7 @@ def decode(codes: Codes, fmt: Format) -> Values:
     code = codes.astype(np.int64)
     match fmt.family:
         case "integer":
-            return np.where(code & fmt.sign_bit, code - fmt.code_count, code).astype(np.float64)
+            return unrestricted(np.where(code & fmt.sign_bit, code - fmt.code_count, code), fmt)
         case "exponent":
             return np.where(code == fmt.code_count - 1, np.nan, unrestricted(code, fmt))
     field = (code >> fmt.mantissa) & ((1 << fmt.exponent) - 1)
@@ -107,48 +108,58 @@ def allowed_top(fmt: Format, policy: CastPolicy) -> int:
 
 
 def of_nan(fmt: Format, policy: CastPolicy, negative: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """The code of a NaN, by its sign."""
+    """The code of a NaN, by its sign, in a format that is no integer."""
     top = allowed_top(fmt, policy)
     plus, minus = {
         "nan": (nan_code(fmt), nan_code(fmt)),
         "max": (top, top),
-        "min": (negated(top, fmt), negated(top, fmt)),
-        "signed_max": (top, negated(top, fmt)),
+        "min": (top | fmt.sign_bit, top | fmt.sign_bit),
+        "signed_max": (top, top | fmt.sign_bit),
         "zero": (0, 0),
         "opposite_zero": (fmt.sign_bit, 0),
     }[policy.nan]
     return np.where(negative, minus, plus)
 
 
-def negated(code: int, fmt: Format) -> int:
-    """The code of a positive value's negative; of the most negative integer for an integer's largest."""
-    if fmt.family == "integer":
-        return fmt.sign_bit
-    return code | fmt.sign_bit
-
-
 # --- codes -----------------------------------------------------------------------------------------------------------
 
 
-def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) -> Codes:
-    """Codes of real values, same shape, for a destination of at most 19 bits. One rounding, from the exact value."""
+@dataclass(frozen=True, eq=False)
+class RandomBits:
+    """What stochastic rounding takes besides x: integers below 2^width, of x's shape or one for all."""
+
+    bits: npt.NDArray[np.unsignedinteger]
+    width: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.width <= 32 or (self.bits.size and int(self.bits.max()) >> self.width):
+            raise BadInput(f"random bits of width {self.width}; expected 0 to 32, and integers below 2^width")
+
+
+def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy, random: RandomBits | None = None) -> Codes:
+    """Codes of real values, same shape, for a destination of at most 19 bits. One rounding, from the exact value.
+
+    Raises ``BadInput`` where the policy rounds stochastically and no random bits are given, or the other way round.
+    """
+    if (policy.rounding == "stochastic") != (random is not None):
+        raise BadInput(f"rounding={policy.rounding!r}; random bits go with 'stochastic', and only with it")
     with np.errstate(invalid="ignore"):  # a signalling NaN is quieted on its way to float64; its class is all we need
         exact: Values = np.asarray(x, np.float64)
-    return _encode(exact, fmt, policy).astype(fmt.storage)
-
-
-def _encode(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
-    negative = np.signbit(x)
-    code = _signed_integer(x, fmt, policy) if fmt.family == "integer" and fmt.signed else _magnitude(x, fmt, policy)
-    if not fmt.signed:
-        code = _unsigned(x, code, fmt, policy)
-    elif fmt.family != "integer":
+    if fmt.family == "integer":
+        return _integer(exact, fmt, policy).astype(fmt.storage)
+    if policy.negative == "magnitude":
+        exact = np.abs(exact)
+    negative = np.signbit(exact)
+    code = _magnitude(exact, fmt, policy, random)
+    if fmt.signed:
         signed_zero = has_negative_zero(fmt) and policy.negative_zero == "keep"
         code = np.where(negative & ((code > 0) | signed_zero), code | fmt.sign_bit, code)
-    return np.where(np.isnan(x), of_nan(fmt, policy, negative), code)
+    else:
+        code = _unsigned(exact, code, fmt, policy)
+    return np.where(np.isnan(exact), of_nan(fmt, policy, negative), code).astype(fmt.storage)
 
 
-def _magnitude(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
+def _magnitude(x: Values, fmt: Format, policy: CastPolicy, random: RandomBits | None) -> npt.NDArray[np.int64]:
     """The code of each magnitude; of no meaning for NaN."""
     magnitude = np.abs(x)
     top = allowed_top(fmt, policy)
@@ -156,7 +167,7 @@ def _magnitude(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int
     grid = _grid(fmt, top + 2)
     below = np.clip(np.searchsorted(grid, magnitude, side="right") - 1, 0, top)
     # 2. The rounded magnitude, as an index into the grid, which is its code.
-    code = below + _rounds_up(magnitude, grid, below, np.signbit(x), policy)
+    code = below + _rounds_up(magnitude, grid, below, np.signbit(x), policy, random)
     # 3. Subnormal results, where the policy flushes them.
     if policy.subnormals == "flush":
         code = np.where(code < (1 << fmt.mantissa), 0, code)
@@ -174,36 +185,44 @@ def _grid(fmt: Format, count: int) -> Values:
 
 
 def _unsigned(x: Values, code: npt.NDArray[np.int64], fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
-    """What a format without a sign makes of negative values, and E8M0 of zero."""
+    """What E8M0 makes of negative values and of zero."""
     nan = nan_code(fmt)
-    if policy.negative != "magnitude":
-        code = np.where(x < 0, nan if policy.negative == "nan" else 0, code)
-    if fmt.family == "exponent" and policy.zero == "nan":
-        code = np.where(x == 0, nan, code)
-    return code
+    code = np.where(x < 0, nan if policy.negative == "nan" else 0, code)
+    return np.where(x == 0, nan, code) if policy.zero == "nan" else code
 
 
-def _signed_integer(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
-    """Two's complement: its negative range is one longer, so it saturates at both ends by itself."""
-    low, high = float(-fmt.sign_bit), float(fmt.sign_bit - 1)
-    below = np.floor(np.clip(np.nan_to_num(x, nan=0.0), low - 1, high + 1))
-    fraction = np.clip(np.nan_to_num(x, nan=0.0), low - 1, high + 1) - below
-    negative = x < 0
+def _integer(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
+    """Rounded, the zero point added, then held to the range, which in two's complement is one longer below zero."""
+    low, high = (-fmt.sign_bit, fmt.sign_bit - 1) if fmt.signed else (0, fmt.code_count - 1)
+    if policy.limit is not None:
+        low, high = max(low, -int(policy.limit)), int(policy.limit)
+    beyond = float(fmt.code_count + abs(policy.zero_point))  # as good as infinite: no zero point brings it back
+    near = np.clip(np.nan_to_num(x, nan=0.0), -beyond, beyond)
+    rounded = np.clip(_to_whole(near, policy) + policy.zero_point, low, high).astype(np.int64)
+    negative = np.signbit(x)
+    of = {"max": (high, high), "min": (low, low), "signed_max": (high, low)}
+    if policy.nan in of:  # a NaN of "zero" has been one all along
+        plus, minus = of[policy.nan]
+        rounded = np.where(np.isnan(x), np.where(negative, minus, plus), rounded)
+    return np.bitwise_and(rounded, fmt.code_count - 1)
+
+
+def _to_whole(x: Values, policy: CastPolicy) -> Values:
+    """The whole numbers that finite values become. Adding a half would round once more, in float64."""
+    whole = np.trunc(x)
+    way, outward = np.abs(x - whole), np.copysign(1.0, x)
     match policy.rounding:
         case "nearest_even":
-            up = (fraction > 0.5) | ((fraction == 0.5) & (below % 2 != 0))
+            return np.rint(x)
         case "nearest_away":
-            up = (fraction > 0.5) | ((fraction == 0.5) & ~negative)
+            return np.where(way >= 0.5, whole + outward, whole)
         case "nearest_zero":
-            up = (fraction > 0.5) | ((fraction == 0.5) & negative)
-        case "toward_zero":
-            up = (fraction > 0) & negative
+            return np.where(way > 0.5, whole + outward, whole)
         case "up":
-            up = fraction > 0
+            return np.ceil(x)
         case "down":
-            up = np.zeros(x.shape, np.bool_)
-    rounded: npt.NDArray[np.int64] = np.clip(below + up, low, high).astype(np.int64)
-    return np.bitwise_and(rounded, fmt.code_count - 1)
+            return np.floor(x)
+    return whole
 
 
 def _rounds_up(
@@ -212,6 +231,7 @@ def _rounds_up(
     below: npt.NDArray[np.intp],
     negative: npt.NDArray[np.bool_],
     policy: CastPolicy,
+    random: RandomBits | None,
 ) -> npt.NDArray[np.bool_]:
     """Whether each magnitude goes to the upper of its two neighbours."""
     middle = (grid[below] + grid[below + 1]) / 2
@@ -230,4 +250,9 @@ def _rounds_up(
             up = inexact & ~negative
         case "down":
             up = inexact & negative
+        case "stochastic":
+            assert random is not None
+            # The way to the upper neighbour, cut to as many bits as come with x: what they carry out of goes up.
+            way = np.floor(np.ldexp((magnitude - grid[below]) / (grid[below + 1] - grid[below]), random.width))
+            up = way + random.bits >= np.ldexp(1.0, random.width)
     return up

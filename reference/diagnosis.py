@@ -72,15 +72,13 @@ def _pairs(right: Behaviour, singles: list[_Candidate]) -> Iterable[_Candidate]:
 def _witness(difference: Difference) -> Rows:
     """Rows (of the first axis) that show each class of difference in each output, and some that show none."""
     chosen: list[Rows] = []
-    differing: set[int] = set()
+    agrees = np.ones(next(iter(difference.classes.values())).shape[0], np.bool_)
     for classes in difference.classes.values():
-        for number in np.unique(classes[classes != 0]):
-            rows = np.unique(np.nonzero(classes == number)[0])
-            chosen.append(spread(rows, PER_CLASS))
-            differing.update(rows.tolist())
-    count = next(iter(difference.classes.values())).shape[0]
-    agreeing = np.setdiff1d(np.arange(count), np.fromiter(differing, np.intp, len(differing)))
-    return np.unique(np.concatenate([*chosen, spread(agreeing, AGREEING)]))
+        rows = classes.reshape(len(agrees), -1)
+        agrees &= ~rows.any(axis=1)
+        for number in np.flatnonzero(np.bincount(rows.ravel())[1:]) + 1:
+            chosen.append(spread(np.flatnonzero((rows == number).any(axis=1)), PER_CLASS))
+    return np.unique(np.concatenate([*chosen, spread(np.flatnonzero(agrees), AGREEING)]))
 
 
 def spread(rows: Rows, most: int) -> Rows:

@@ -17,6 +17,7 @@ from narrowgauge.contracts.formats import Codes, Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.codec import (
     WIDEST_TABLE,
+    RandomBits,
     allowed_top,
     decode,
     encode,
@@ -28,16 +29,18 @@ from narrowgauge.reference.codec import (
 
 _F32_MANTISSA = 23
 _F32_INFINITY = 0x7F800000
-#: float32 patterns are cut to so many upper bits for a look-up, and so many elements are handled at once
-_CUT, _BLOCK = 15, 32768
+#: so many lower bits of a float32 pattern become one for a look-up, and so many elements are handled at once
+_CUT, _BLOCK = 17, 32768
 
 
-def cast(x: Coded, format_name: str, policy: CastPolicy) -> Coded:
-    """Codes of ``x`` in another format, same shape, with one rounding.
+def cast(x: Coded, format_name: str, policy: CastPolicy, random: RandomBits | None = None) -> Coded:
+    """Codes of ``x`` in another format, same shape, with one rounding; by ``random`` bits if the policy says so.
 
     Raises ``BadInput`` for a destination of more than 19 bits other than float32 by the rules of IEEE 754.
     """
     source, fmt = format_named(x.format), format_named(format_name)
+    if random is not None:
+        return Coded(fmt.name, encode(decode_values(x), fmt, policy, random))
     if fmt.name == "float32":
         return Coded("float32", _to_binary32(decode_values(x), policy))
     if source.bits <= WIDEST_TABLE:
@@ -45,7 +48,7 @@ def cast(x: Coded, format_name: str, policy: CastPolicy) -> Coded:
     if source.name != "float32":
         return Coded(fmt.name, encode(decode_values(x), fmt, policy))
     if fmt.bits <= 8 and fmt.family != "integer":
-        return Coded(fmt.name, _by_upper_half(x.codes, fmt, policy))
+        return Coded(fmt.name, _by_upper_bits(x.codes, fmt, policy))
     if fmt.family in ("ieee", "fn", "fnuz", "finite"):
         return Coded(fmt.name, encode_float32(x.codes, fmt, policy))
     return Coded(fmt.name, encode(decode_values(x), fmt, policy))
@@ -80,12 +83,12 @@ def _float32_values(fmt: Format) -> npt.NDArray[np.float32]:
 def _pair_table(fmt: Format) -> npt.NDArray[np.uint64]:
     """Two float32 values for every two codes, as one 64-bit number. Codes that are none read as the last one."""
     single = _float32_values(fmt)[np.minimum(np.arange(256), fmt.code_count - 1)].view(np.uint32).astype(np.uint64)
-    return (single[None, :] | single[:, None] << np.uint64(32)).reshape(-1)
+    return (single[None, :] | single[:, None] << np.uint64(32)).ravel()
 
 
 def _by_pairs(codes: Codes, fmt: Format) -> npt.NDArray[np.float32]:
     """Decode two elements by one look-up."""
-    flat, table = np.ascontiguousarray(codes).reshape(-1), _pair_table(fmt)
+    flat, table = np.ravel(codes), _pair_table(fmt)
     pairs, out = flat[: flat.size // 2 * 2].view("<u2"), np.empty(flat.size, np.float32)
     target = out[: 2 * pairs.size].view(np.uint64)
     index = np.empty(_BLOCK, np.int64)
@@ -106,18 +109,19 @@ def _table(source: Format, fmt: Format, policy: CastPolicy) -> Codes:
 
 @cache
 def _upper_table(fmt: Format, policy: CastPolicy) -> Codes:
+    """32 KiB, which stay in the nearest cache."""
     with np.errstate(invalid="ignore"):
         patterns = (np.arange(1 << (32 - _CUT), dtype=np.uint32) << np.uint32(_CUT)).view(np.float32)
         return encode(patterns.astype(np.float64), fmt, policy)
 
 
-def _by_upper_half(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
-    """float32 patterns to codes of a format with at most six mantissa bits, by look-up.
+def _by_upper_bits(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
+    """float32 patterns to codes of a format with at most four mantissa bits, by look-up.
 
-    The values at which codes change are multiples of 2^16 as patterns. So the upper 16 bits decide, and whether the
-    lower 16 are zero: bit 15 is set where any of them is. Proved equal to ``encode_float32`` and to the definition.
+    The values at which codes change are multiples of 2^18 as patterns. So the upper 15 bits decide, and whether the
+    others are all zero: bit 17 is set where any of them is not. Proved equal to ``encode_float32`` and the definition.
     """
-    table, flat = _upper_table(fmt, policy), np.ascontiguousarray(bits).reshape(-1)
+    table, flat = _upper_table(fmt, policy), np.ravel(bits)
     codes = np.empty(flat.size, fmt.storage)
     low, index = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.int64)
     for start in range(0, flat.size, _BLOCK):
@@ -132,7 +136,9 @@ def _by_upper_half(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
 
 
 def encode_float32(bits: npt.NDArray[np.unsignedinteger], fmt: Format, policy: CastPolicy) -> Codes:
-    """float32 patterns (uint32) to codes, by integer operations alone."""
+    """float32 patterns (uint32) to codes, by integer operations alone. Stochastic rounding is for the definition."""
+    if policy.rounding == "stochastic":
+        raise BadInput("rounding='stochastic' needs random bits; encode takes them")
     bits = np.asarray(bits, np.uint32)
     magnitude = (bits & np.uint32(0x7FFFFFFF)).astype(np.int32)
     negative = (bits >> np.uint32(31)).astype(np.bool_)

@@ -58,9 +58,9 @@ class Case:
 
 def _source_codes(reals: npt.NDArray[np.float64], source: Format) -> npt.NDArray[np.uint64]:
     """Source codes of real values: the nearest, and its neighbours one code below and above."""
-    if source.name == "float32":
+    if source.bits >= 32:
         with np.errstate(over="ignore"):
-            middle = reals.astype(np.float32).view(np.uint32).astype(np.int64)
+            middle = reals.astype(source.name).view(source.storage).astype(np.int64)
     else:
         middle = encode(reals, source, _EXACT).astype(np.int64)
     near = middle[:, None] + np.array([0, -1, 1])
@@ -77,11 +77,18 @@ def _specials(source: Format) -> npt.NDArray[np.uint64]:
     """Zeros, infinities, the ends of the source's normal and subnormal ranges, and every class of NaN; both signs."""
     m = source.mantissa
     infinity = ((1 << source.exponent) - 1) << m
-    quiet = 1 << (m - 1)
-    positive = [0, 1, (1 << m) - 1, 1 << m, infinity - 1, infinity, infinity | 1]
-    positive += [infinity | quiet, infinity | quiet | 1, infinity | ((1 << m) - 1), infinity | (quiet - 1)]
+    positive = [0, 1, (1 << m) - 1, 1 << m, infinity - 1, infinity, *(infinity | p for p in nan_payloads(m))]
     positive += [(source.bias + e) << m for e in (-1, 0, 1)]
     return np.array([c | s for c in positive for s in (0, source.sign_bit)], np.uint64)
+
+
+def nan_payloads(mantissa: int) -> list[int]:
+    """Mantissa fields of NaNs of every class, signalling and quiet: the least and the most payload, each bit alone, all
+    bits above or below a place (what a cut or a carry makes an infinity or a zero of), alternating bits."""
+    quiet, places = 1 << (mantissa - 1), range(mantissa - 1)
+    payloads = {0, quiet - 1, quiet // 3, (quiet - 1) ^ (quiet // 3), *(1 << p for p in places)}
+    payloads |= {(1 << p) - 1 for p in places} | {(quiet - 1) & ~((1 << p) - 1) for p in places}
+    return sorted({p | q for p in payloads for q in (0, quiet)} - {0})  # 0 is infinity
 
 
 def _both_signs(codes: npt.NDArray[np.uint64], source: Format) -> npt.NDArray[np.uint64]:
@@ -104,7 +111,7 @@ def _every_code(claim: Claim) -> Coded:
 
 
 def _stratified(mantissas: int) -> Callable[[Claim], Coded]:
-    """float32: every exponent and sign, each with so many mantissas, and every bfloat16 and float16 value."""
+    """Every float32 exponent and sign, each with so many mantissas, and every bfloat16 and float16 value."""
 
     def make(claim: Claim) -> Coded:
         source = format_named(claim.source)
@@ -118,7 +125,11 @@ def _stratified(mantissas: int) -> Callable[[Claim], Coded]:
             fmt = FORMATS[name]
             with np.errstate(invalid="ignore"):
                 patterns.append(values(fmt).astype(np.float32).view(np.uint32).astype(np.uint64))
-        return _coded(np.concatenate(patterns), source)
+        x = np.concatenate(patterns)
+        if source.name == "float64":
+            with np.errstate(invalid="ignore"):
+                x = x.astype(np.uint32).view(np.float32).astype(np.float64).view(np.uint64)
+        return _coded(x, source)
 
     return make
 
@@ -219,8 +230,8 @@ CASES: tuple[Case, ...] = (
         applies=_has_edges,
     ),
     Case("every_code", "cast", _every_code, "the whole space of a 16-bit source", applies=_is_narrow),
-    Case("stratified", "cast", _stratified(64), "float32: every exponent, 64 mantissas", applies=_is_wide),
-    Case("stratified_1m", "cast", _stratified(2048), "every exponent, 2,048 mantissas", "standard", _is_wide),
+    Case("stratified", "cast", _stratified(64), "every float32 exponent, 64 mantissas", applies=_is_wide),
+    Case("stratified_2m", "cast", _stratified(4096), "every exponent, 4,096 mantissas", "standard", _is_wide),
     Case("stratified_8m", "cast", _stratified(16384), "every exponent, 16,384 mantissas", "exhaustive", _is_wide),
     Case("rows_128", "quantize", _matrix(128), "named rows: zero, NaN, infinity, ties, powers of two"),
     Case("rows_131", "quantize", _matrix(131), "the same rows with a tail in every block size"),

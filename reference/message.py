@@ -11,11 +11,16 @@ SPELLED_OUT = 4
 
 def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
     """The whole message. ``subject`` names the kernel, formats, case and target."""
-    parts = [_headline(verdict, subject), *_reasons(verdict), _breaks(verdict), _count(verdict)]
+    parts = [*findings(verdict, subject), _count(verdict)]
     parts += [_table(verdict), f"claim: {verdict.claim}", f"authority: {verdict.authority}"]
     if script:
         parts.append("see it without narrowgauge:\n" + "\n".join(f"    {line}" for line in script.splitlines()))
     return "\n".join(part for part in parts if part)
+
+
+def findings(verdict: Verdict, subject: str) -> list[str]:
+    """The lines that say what is wrong and which mistake it was, without counts and elements."""
+    return [_headline(verdict, subject), *_reasons(verdict), _breaks(verdict)]
 
 
 def code_of(verdict: Verdict) -> str:

@@ -22,7 +22,11 @@ OCP = ("float8_e4m3fn", "float8_e5m2")
 FNUZ = ("float8_e4m3fnuz", "float8_e5m2fnuz")
 FINITE = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
 IEEE = ("float32", "tfloat32", "bfloat16", "float16", "float8_e4m3", "float8_e3m4")
+WIDE = ("bfloat16", "float16", "tfloat32")
+B11 = "float8_e4m3b11fnuz"
 E8M0 = "float8_e8m0fnu"
+E8M0_DOWN = CastPolicy("toward_zero", "max", "max", negative="magnitude")
+E8M0_UP = CastPolicy("up", "max", "max", negative="magnitude")
 INTEGERS = ("int8", "uint8", "int4", "uint4")
 
 
@@ -61,13 +65,14 @@ POLICIES: dict[str, NamedPolicy] = {
             "fnuz_saturate",
             _all(FNUZ, SATURATE),
             "specification",
-            "ONNX Cast (opset 19 and later), saturate=1: overflow and infinity give the largest finite value",
+            "ONNX Cast, opset 24 and later, saturate=1: overflow and infinity give the largest finite value "
+            "(onnx#7130; until opset 23 an infinity gave NaN: onnx_saturate_until_23)",
         ),
         NamedPolicy(
             "fnuz_nonsaturate",
             _all(FNUZ, NONSATURATE),
             "specification",
-            "ONNX Cast (opset 19 and later), saturate=0: overflow and infinity give NaN",
+            "ONNX Cast, opset 19 and later, saturate=0: overflow and infinity give NaN",
         ),
         NamedPolicy(
             "ieee",
@@ -103,7 +108,7 @@ POLICIES: dict[str, NamedPolicy] = {
         ),
         NamedPolicy(
             "ml_dtypes",
-            _all((*OCP, *FNUZ, "float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz", "bfloat16"), NONSATURATE)
+            _all((*OCP, *FNUZ, "float8_e4m3", "float8_e3m4", B11, "bfloat16"), NONSATURATE)
             | _all(FINITE, CastPolicy(nan="opposite_zero"))
             | {E8M0: CastPolicy("nearest_away", "special", "special", negative="nan", zero="nan")},
             "measured",
@@ -112,26 +117,78 @@ POLICIES: dict[str, NamedPolicy] = {
             "ml_dtypes <=0.6",
         ),
         NamedPolicy(
+            "gfloat_saturate",
+            _all((*OCP, *FNUZ, *IEEE[1:], B11), SATURATE)
+            | _all(FINITE, CastPolicy(nan="zero"))
+            | {E8M0: CastPolicy("nearest_even", "max", "max")},
+            "measured",
+            "gfloat 0.5.2, round_ndarray(sat=True) and encode_ndarray; it refuses a NaN in fp4 and fp6, where our "
+            "kernel gives it 0 instead",
+            "gfloat <=0.5.2",
+        ),
+        NamedPolicy(
+            "gfloat_nonsaturate",
+            _all((*OCP, *FNUZ, *IEEE[1:], B11), NONSATURATE) | {E8M0: CastPolicy("nearest_even", "special", "special")},
+            "measured",
+            "gfloat 0.5.2, round_ndarray(sat=False) and encode_ndarray; in fp4 and fp6 it refuses overflow",
+            "gfloat <=0.5.2",
+        ),
+        NamedPolicy(
             "ptx_satfinite",
-            _all(OCP, SATURATE) | _all(FINITE, CastPolicy(nan="max")),
+            _all((*OCP, *WIDE), SATURATE) | _all(FINITE, CastPolicy(nan="max")),
             "document",
-            "PTX ISA, cvt.rn.satfinite: NaN gives the canonical NaN in e4m3 and e5m2, the largest value in e2m3, e3m2 "
-            "and e2m1; overflow and infinity give the largest value",
-            "sm_89 and later; e2m3, e3m2, e2m1 from sm_100",
+            "PTX ISA 8.6, cvt, .satfinite (with .rn): NaN gives the canonical NaN, but the largest positive value in "
+            "e2m3, e3m2 and e2m1, which have none; overflow and infinity give the largest value with the sign",
+            "e4m3, e5m2 from sm_89; e2m3, e3m2, e2m1 and rn for tf32 from sm_100",
         ),
         NamedPolicy(
             "ptx_ue8m0_rp_satfinite",
-            {E8M0: CastPolicy("up", "max", "max")},
+            {E8M0: E8M0_UP},
             "document",
-            "PTX ISA, cvt.rp.satfinite.ue8m0x2: toward +infinity, NaN gives 255",
+            "PTX ISA 8.6, cvt.rp.satfinite.ue8m0x2: away from zero, NaN gives 255, the sign is not looked at "
+            "(cuda_fp8.hpp, __nv_cvt_float_to_e8m0 with cudaRoundPosInf, its code for hosts)",
             "sm_100 and later",
         ),
         NamedPolicy(
             "ptx_ue8m0_rz_satfinite",
-            {E8M0: CastPolicy("toward_zero", "max", "max")},
+            {E8M0: E8M0_DOWN},
             "document",
-            "PTX ISA, cvt.rz.satfinite.ue8m0x2: toward zero, NaN gives 255",
+            "PTX ISA 8.6, cvt.rz.satfinite.ue8m0x2: toward zero, NaN gives 255, the sign is not looked at "
+            "(cuda_fp8.hpp, __nv_cvt_float_to_e8m0 with cudaRoundZero, its code for hosts)",
             "sm_100 and later",
+        ),
+        NamedPolicy(
+            "e8m0_floor",
+            {E8M0: E8M0_DOWN},
+            "document",
+            "the power of two at or below: OCP MX 1.0, 6.3; torchao FLOOR; ONNX round_mode=down; PTX cvt.rz",
+        ),
+        NamedPolicy(
+            "e8m0_ceil",
+            {E8M0: E8M0_UP},
+            "document",
+            "the power of two at or above: torchao CEIL; ONNX round_mode=up, its default; PTX cvt.rp",
+        ),
+        NamedPolicy(
+            "e8m0_rceil",
+            {E8M0: E8M0_UP},
+            "document",
+            "for one value the same as e8m0_ceil; under this name what is rounded is amax divided by the largest value "
+            "of the elements: cuBLAS, torchao RCEIL, TransformerEngine, DeepGEMM",
+        ),
+        NamedPolicy(
+            "e8m0_even",
+            {E8M0: CastPolicy("nearest_even", "max", "max", negative="magnitude")},
+            "document",
+            "the nearest power of two, 1.5 x 2^e to the even code: OpenVINO, gfloat. torchao's and Quark's EVEN is "
+            "another thing: amax is rounded to the elements' mantissa, then e8m0_floor",
+        ),
+        NamedPolicy(
+            "e8m0_nearest",
+            {E8M0: CastPolicy("nearest_away", "max", "max", negative="magnitude")},
+            "document",
+            "the nearest power of two, 1.5 x 2^e upward: ONNX round_mode=nearest; torch and ml_dtypes with other rules "
+            "for overflow, zero and negative values",
         ),
         NamedPolicy(
             "ptx_tf32_rna",
@@ -141,23 +198,43 @@ POLICIES: dict[str, NamedPolicy] = {
             "sm_80 and later",
         ),
         NamedPolicy(
+            "ptx_tf32_rn",
+            {"tfloat32": NONSATURATE},
+            "document",
+            "PTX ISA 7.8, cvt.rn.tf32.f32: to nearest, ties to even",
+            "sm_90 and later",
+        ),
+        NamedPolicy(
             "tf32_truncated",
             {"tfloat32": CastPolicy("toward_zero", "special", "special")},
             "document",
-            "float32 patterns given to a tf32 matrix unit as they are: the lower 13 bits are not looked at",
+            "float32 patterns given to a tf32 matrix unit as they are: the lower 13 bits are not looked at; so a NaN "
+            "that has no other bits reads as infinity there, which is not modelled. Else as cvt.rz.tf32.f32",
             "NVIDIA matrix units, Triton 3.9",
         ),
         NamedPolicy(
             "onnx_saturate",
-            _all((*OCP, *FNUZ), SATURATE),
+            _all((*OCP, *FNUZ), SATURATE) | {E8M0: E8M0_UP},
             "specification",
-            "ONNX Cast (opset 19 and later), saturate=1, the default",
+            "ONNX Cast, opset 24 and later, saturate=1, the default (onnx#7130: infinity too gives the largest value "
+            "in FNUZ); e8m0 (onnx#7030) with round_mode=up, the default; negative values are left open there, and "
+            "given their magnitude here, as by the reference evaluator",
+            "ONNX opset >=24",
         ),
         NamedPolicy(
             "onnx_nonsaturate",
             _all((*OCP, *FNUZ), NONSATURATE),
             "specification",
-            "ONNX Cast (opset 19 and later), saturate=0",
+            "ONNX Cast, opset 19 and later, saturate=0",
+            "ONNX opset >=19",
+        ),
+        NamedPolicy(
+            "triton_nvidia",
+            _all(OCP, SATURATE),
+            "document",
+            "Triton 3.9 for NVIDIA: cvt.rn.satfinite from sm_89; e5m2 by software on sm_80, whose PTX, run on a CPU, "
+            "parts from it nowhere on all 16-bit and 1.4 million float32 inputs; e4m3fn is refused on sm_80",
+            "triton 3.9 on sm_80 and later",
         ),
         NamedPolicy(
             "triton_amd_ocp",
@@ -176,17 +253,28 @@ POLICIES: dict[str, NamedPolicy] = {
             "triton 3.9 on gfx942",
         ),
         NamedPolicy(
+            "onnx_saturate_until_23",
+            _all(OCP, SATURATE) | _all(FNUZ, CLAMP_FINITE),
+            "document",
+            "ONNX Cast, opsets 19 to 23, saturate=1, the table as published: infinity gives NaN in FNUZ. The reference "
+            "evaluator and its test vectors gave the largest value all the same (onnx#6220)",
+            "ONNX opset >=19,<24",
+        ),
+        NamedPolicy(
             "amd_native",
             _all((*OCP, *FNUZ), NONSATURATE),
             "document",
-            "CDNA3 and later, v_cvt_*_fp8 and _bf8, MODE.FP16_OVFL = 0: overflow gives NaN or infinity (triton#7337)",
+            "CDNA3 and later, v_cvt_*_fp8 and _bf8, MODE.FP16_OVFL = 0: overflow gives NaN or infinity (triton#7337; "
+            "rocm-systems#9556 counted it on gfx942 and gfx950)",
             "gfx942, gfx950",
         ),
         NamedPolicy(
             "amd_native_clamped",
             _all((*OCP, *FNUZ), CLAMP_FINITE),
             "document",
-            "the same with MODE.FP16_OVFL = 1: finite overflow is clamped; what becomes of infinity is not settled",
+            "the same with MODE.FP16_OVFL = 1: finite overflow is clamped, and true infinities are preserved (AMD ISA "
+            "documents, MODE bit 23, which speak of FP16; a public model of gfx12 says so of fp8 from captures); for "
+            "infinity in FNUZ nothing is recorded",
             "gfx942, gfx950",
         ),
         NamedPolicy(
@@ -242,17 +330,20 @@ def check_fits(policy: CastPolicy, fmt: Format) -> None:
     """Raise ``BadInput`` for a choice that the format cannot express."""
     if policy.limit is not None and policy.limit not in values(fmt):
         raise BadInput(f"cast policy: limit={policy.limit} is not a value of {fmt.name}")
+    floating = fmt.family not in ("exponent", "integer")
     wrong = {
+        "rounding": policy.rounding == "stochastic" and not floating,
         "overflow": policy.overflow == "special" and special_code(fmt) < 0,
         "infinity": policy.infinity == "special" and special_code(fmt) < 0,
         "nan": (policy.nan == "nan" and nan_code(fmt) < 0)
         or (policy.nan == "opposite_zero" and not has_negative_zero(fmt))
         or (policy.nan in ("min", "signed_max") and not fmt.signed),
-        "negative_zero": policy.negative_zero == "drop" and fmt.family in ("exponent", "integer"),
-        "subnormals": policy.subnormals == "flush" and fmt.family in ("exponent", "integer"),
-        "limit": policy.limit is not None and fmt.family in ("exponent", "integer"),
-        "negative": policy.negative != "smallest" and (fmt.signed or (policy.negative == "nan" and nan_code(fmt) < 0)),
+        "negative_zero": policy.negative_zero == "drop" and not floating,
+        "subnormals": policy.subnormals == "flush" and not floating,
+        "limit": policy.limit is not None and fmt.family == "exponent",
+        "negative": policy.negative != "smallest" and fmt.family != "exponent",
         "zero": policy.zero != "smallest" and fmt.family != "exponent",
+        "zero_point": policy.zero_point != 0 and fmt.family != "integer",
     }
     for choice in (name for name, is_wrong in wrong.items() if is_wrong):
         raise BadInput(f"cast policy: {choice}={getattr(policy, choice)!r} does not fit {fmt.name} ({fmt.family})")

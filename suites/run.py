@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from narrowgauge.ci import waivers
-from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.devices.device import RUN, Device
 from narrowgauge.devices.discovery import default_devices, device_named
 from narrowgauge.golden.manifest import VECTORS, load_manifest
 from narrowgauge.kernels_under_test import MODULES
 from narrowgauge.reference.inputs import Depth
-from narrowgauge.suites.planning import Planned, check_kernels
+from narrowgauge.suites.planning import Planned, check_kernels, runs_on
 
 ENTRY_POINTS = "narrowgauge.kernels"
 
@@ -51,6 +51,21 @@ class Run:
         kernels = [p for origin in [*chosen, *own] for p in self.devices[0].describe(origin)]
         check_kernels(kernels)
         return kernels
+
+    def place_of(self, name: str) -> tuple[Plugged, Device]:
+        """The kernel of that name, or the first one of a library of that name, and the first device that executes it.
+
+        Raises ``BadInput`` where there is none.
+        """
+        named = [p for p in self.kernels if p.kernel.name == name]
+        found = (named or [p for p in self.kernels if p.kernel.library == name])[:1]
+        if not found:
+            libraries = {p.kernel.library for p in self.kernels if p.kernel.library}
+            raise unknown("kernel or library", name, sorted({p.kernel.name for p in self.kernels} | libraries))
+        devices = [d for d in self.devices if runs_on(found[0], d) and not d.emulates]
+        if not devices:
+            raise BadInput(f"kernel {name!r} is not for {', '.join(d.id for d in self.devices)}: nothing executes it")
+        return found[0], devices[0]
 
     @cached_property
     def missing(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from narrowgauge.command import devices, explain, golden, identify, inputs, judge, test
+from narrowgauge.command import bench, cast, devices, explain, golden, identify, inputs, judge, sweep, test
 from narrowgauge.contracts.errors import Infrastructure, NarrowgaugeError
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.version import __version__
@@ -33,7 +33,7 @@ exit codes: 0 all well, 1 something is wrong (NOT READY), 3 the machine or insta
 5 nothing was selected, 6 something was not executed (test says so only with --require-verified). Every subcommand
 has --json.
 """
-SUBCOMMANDS = (devices, test, inputs, judge, identify, golden, explain)
+SUBCOMMANDS = (devices, test, inputs, judge, identify, sweep, cast, explain, golden, bench)
 
 
 class Parser(argparse.ArgumentParser):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.text import Text
 from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput, unknown
-from narrowgauge.contracts.formats import FORMATS, Format, format_named
+from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Chain, Recipe
 from narrowgauge.contracts.verdict import Exit
@@ -21,7 +22,9 @@ from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
 from narrowgauge.reference.codec import decode, has_negative_zero, values
-from narrowgauge.reference.faults.registry import FAULTS, Fault
+from narrowgauge.reference.faults.applicability import Applicability, survey
+from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
@@ -40,6 +43,12 @@ CLAMPED = {
 ALIASES = {alias.lower(): f.name for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases) if alias}
 #: said of what a format does not have
 NONE = "none"
+#: what a fault does where it can exist, and what is to be said of it
+WHERE = {
+    "shows": "",
+    "equivalent": " (no input at all shows it)",
+    "not shown": " (no input of the suite shows it)",
+}
 AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN"}
 
 
@@ -93,8 +102,10 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
     if what in RECIPES:
         return dataclasses.asdict(RECIPES[what]), _recipe(RECIPES[what], width)
     if what in FAULTS:
-        return _fault_data(FAULTS[what]), _fault(FAULTS[what], width)
-    if what.lower() in ALIASES:
+        found = survey(what)
+        where = {"where": [dataclasses.asdict(one) for one in found]}
+        return _fault_data(FAULTS[what]) | where, _fault(FAULTS[what], width, found)
+    if what.lower() in ALIASES or what.lower() in NO_FORMAT:
         fmt = format_named(what)
         return _format_data(fmt), _format(fmt, width)
     targets = _targets(what)
@@ -270,10 +281,24 @@ def _fault_data(fault: Fault) -> dict[str, Any]:
     return {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault) if f.name != "edit"}
 
 
-def _fault(fault: Fault, width: int) -> list[Text]:
+def _fault(fault: Fault, width: int, found: Sequence[Applicability] = ()) -> list[Text]:
     seen = ", ".join(fault.reports) or "no public report that we know of"
-    said = (("one sees:", fault.symptom), ("cause:", fault.cause), ("seen in:", seen))
+    said = [("one sees:", fault.symptom), ("cause:", fault.cause), ("seen in:", seen)]
+    said += [(f"{state}:", pairs) for state in WHERE for pairs in _from_to(found, state)]
     return [Text(f"{fault.name} [{fault.code}]", "bold"), *facts(said, width)]
+
+
+def _from_to(found: Sequence[Applicability], state: str) -> list[str]:
+    """The pairs of formats of one state; sources that reach the same destinations stand together."""
+    reached: dict[str, list[str]] = {}
+    for one in found:
+        if one.state == state:
+            operation, rule, source, destination = one.claim.split("/")
+            reached.setdefault(source, []).append(destination if operation == "cast" else f"{destination} ({rule})")
+    together: dict[str, list[str]] = {}
+    for source, destinations in reached.items():
+        together.setdefault(", ".join(destinations), []).append(source)
+    return [f"{', '.join(sources)} to {to}{WHERE[state]}" for to, sources in together.items()]
 
 
 def _symptom(symptom: Symptom, width: int) -> list[Text]:

@@ -111,12 +111,27 @@ FORMATS: dict[str, Format] = {
     )
 }  # fmt: skip
 
+#: names in use that stand for no single format here, and what to say instead
+NO_FORMAT: dict[str, str] = {
+    "fp8": "engines mean float8_e4m3fn by it, and float8_e4m3fnuz on gfx940 to gfx942; say which",
+    "fp6": "there are two: float6_e2m3fn and float6_e3m2fn",
+    "fp8e4b15": "Triton's has bias 15 and no NaN, and is not modelled; float8_e4m3b11fnuz has bias 11",
+    "float4_e2m1fn_x2": "torch's packed storage, two codes a byte: the format of one element is float4_e2m1fn",
+    "mxfp8": "blocks: elements of float8_e4m3fn or float8_e5m2, scales of float8_e8m0fnu",
+    "mxfp6": "blocks: elements of float6_e2m3fn or float6_e3m2fn, scales of float8_e8m0fnu",
+    "mxfp4": "blocks: elements of float4_e2m1fn, scales of float8_e8m0fnu",
+    "mxint8": "blocks: elements of int8, scales of float8_e8m0fnu",
+    "nvfp4": "blocks: elements of float4_e2m1fn, scales of float8_e4m3fn and one of float32",
+}
+
 _BY_ANY_NAME = {a.lower(): f for f in FORMATS.values() for a in (f.name, f.safetensors, *f.aliases) if a}
 
 
 def format_named(name: str) -> Format:
     """The format of that name or alias (case does not matter). Raises ``BadInput`` with near names."""
     found = _BY_ANY_NAME.get(name.lower())
+    if name.lower() in NO_FORMAT:
+        raise BadInput(f"{name!r} is not one format: {NO_FORMAT[name.lower()]}")
     if found is None:
         raise unknown("format", name, FORMATS, aliases={alias: f.name for alias, f in _BY_ANY_NAME.items()})
     return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal, get_args, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from narrowgauge.contracts.errors import BadInput
 
-Rounding = Literal["nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"]
+Rounding = Literal["nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down", "stochastic"]
 Beyond = Literal["max", "special"]
 OfNaN = Literal["nan", "max", "min", "signed_max", "zero", "opposite_zero"]
 OfNegativeZero = Literal["keep", "drop"]
@@ -25,7 +25,7 @@ class CastPolicy:
     exceeds the largest allowed one, ``overflow`` decides.
     """
 
-    #: to the nearest code, ties to even, away from zero or toward zero; or directed
+    #: to the nearest code, ties to even, away from zero or toward zero; directed; or by random bits that come with x
     rounding: Rounding = "nearest_even"
     #: a finite value that rounds beyond: ``max`` the largest allowed magnitude; ``special`` infinity, else NaN
     overflow: Beyond = "max"
@@ -37,12 +37,15 @@ class CastPolicy:
     negative_zero: OfNegativeZero = "keep"
     #: a result that is subnormal after rounding is kept, or becomes zero
     subnormals: OfSubnormals = "keep"
-    #: a negative value in an unsigned format: the smallest code, the code of its magnitude, or NaN
+    #: a negative value in an unsigned format: the smallest code, the code of its magnitude (which is rounded as a
+    #: positive value is), or NaN
     negative: OfNegative = "smallest"
     #: a zero in a format without one (E8M0): the smallest code, or NaN
     zero: OfZero = "smallest"
-    #: largest allowed magnitude, where it is below the format's own (224 on FNUZ in some engines)
+    #: largest allowed magnitude, where it is below the format's own (224 on FNUZ, 127 on int8 in some engines)
     limit: float | None = None
+    #: integers: added after rounding, before the ends of the range are looked at; a NaN of ``zero`` is this code
+    zero_point: int = 0
 
     def __post_init__(self) -> None:
         for name, choices in options().items():
@@ -51,10 +54,12 @@ class CastPolicy:
                 raise BadInput(f"cast policy: {name}={value!r}; expected one of {', '.join(choices)}")
         if self.limit is not None and not self.limit > 0:
             raise BadInput(f"cast policy: limit={self.limit!r}; expected a positive number or None")
+        if not isinstance(self.zero_point, int):
+            raise BadInput(f"cast policy: zero_point={self.zero_point!r}; expected a whole number")
 
 
 @cache
 def options() -> dict[str, tuple[str, ...]]:
-    """What can be chosen for each field of a policy, the limit apart."""
+    """What can be chosen for each field of a policy that is a choice of words."""
     hints = get_type_hints(CastPolicy)
-    return {field.name: get_args(hints[field.name]) for field in fields(CastPolicy) if field.name != "limit"}
+    return {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}

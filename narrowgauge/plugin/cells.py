@@ -67,7 +67,8 @@ class Bench:
             self.hung[place] = planned.case
         if judged.row.result == "not_executed":
             return judged
-        versions = self.run.facts(planned.device)["versions"]
+        own = planned.plugged.distribution  # of the library that is judged, or of the owner's package
+        versions = self.run.facts(planned.device)["versions"] | {own.get("name", ""): own.get("version", "")}
         return waived(judged, self.run.waivers, versions)
 
 

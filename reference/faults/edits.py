@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.formats import Format, format_named
+from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Destination, Recipe, Step
 from narrowgauge.reference.behaviour import Behaviour, Buffers
-from narrowgauge.reference.fast_codec import to_float32
+from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.policies import check_fits
 from narrowgauge.reference.steps import F32
 
@@ -24,9 +25,11 @@ def policy(**choices: Any) -> Edit:
     """Other choices in the cast policy."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        changed = replace(behaviour.policy, **choices)
+        changed, fmt = replace(behaviour.policy, **choices), format_named(behaviour.format)
+        if fmt.bits >= 32:  # by the rules of IEEE 754 alone
+            return None
         try:
-            check_fits(changed, format_named(behaviour.format))
+            check_fits(changed, fmt)
         except BadInput:  # the format cannot express it: the fault cannot exist here
             return None
         return None if changed == behaviour.policy else replace(behaviour, policy=changed)
@@ -34,31 +37,30 @@ def policy(**choices: Any) -> Edit:
     return edit
 
 
-def through(format_name: str) -> Edit:
+def within(family: str | tuple[str, ...], edit: Edit) -> Edit:
+    """The edit, for destinations of that family or those families alone."""
+    families = (family,) if isinstance(family, str) else family
+    return lambda b: edit(b) if format_named(b.format).family in families else None
+
+
+def either(first: Edit, second: Edit) -> Edit:
+    """One mistake that is written in two ways, for different destinations."""
+    return lambda b: first(b) or second(b)
+
+
+def through(format_name: str, sources: Callable[[Format], bool] = lambda source: True) -> Edit:
     """A value passes through a narrower format before the last cast: two roundings where one is right."""
 
-    def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.recipe is None and behaviour.source == format_name:
-            return None
-        return replace(behaviour, narrowed=(*behaviour.narrowed, format_name))
-
-    return edit
-
-
-def sign_kept_on_zero(of: str) -> Edit:
-    """A zero that came from a negative value gets the sign bit, in a format that has no negative zero."""
-    fmt = format_named(of)
-
-    def after(x: Coded, outputs: Buffers) -> Buffers:
-        codes = outputs["codes"].data
-        underflowed = (codes == 0) & np.signbit(to_float32(x)) & ~np.isnan(to_float32(x))
-        return outputs | {"codes": Coded(of, np.where(underflowed, fmt.sign_bit, codes).astype(fmt.storage))}
+    def passed(x: Coded) -> Coded:
+        # Infinities are kept, as hardware does.
+        narrow = cast(x, format_name, CastPolicy(overflow="special", infinity="special"))
+        return Coded("float32", to_float32(narrow).view(np.uint32))
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.format != of:
+        source = "float32" if behaviour.recipe else behaviour.source
+        if source == format_name or not sources(format_named(source)):
             return None
-
-        return replace(behaviour, after=(*behaviour.after, after))
+        return replace(behaviour, before=(*behaviour.before, passed))
 
     return edit
 
@@ -70,7 +72,7 @@ def on_scale(change: Callable[[F32], F32]) -> Edit:
         if behaviour.recipe is None:
             return None
 
-        def after(_: Coded, outputs: Buffers) -> Buffers:
+        def after(outputs: Buffers) -> Buffers:
             with np.errstate(all="ignore"):
                 changed = np.asarray(change(to_float32(outputs["scale"])), np.float32)
             return outputs | {"scale": Coded("float32", np.ascontiguousarray(changed).view(np.uint32))}
@@ -125,12 +127,29 @@ def bound(of: Callable[[Destination], float | None]) -> Edit:
     return edit
 
 
-def written_as(of: str, other: str) -> Edit:
-    """The buffer is labelled ``of``, its bytes are codes of ``other``."""
+def written_as(pairs: Mapping[str, str]) -> Edit:
+    """The buffer is labelled as one format, its bytes are codes of another: of the format that stands beside it."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.format != of or behaviour.written:
+        other = pairs.get(behaviour.format)
+        if other is None or behaviour.written:
+            return None
+        try:
+            check_fits(behaviour.policy, format_named(other))
+        except BadInput:  # the other format cannot express the policy
             return None
         return replace(behaviour, written=other)
+
+    return edit
+
+
+def read_as(pairs: Mapping[str, str]) -> Edit:
+    """Codes are read as those of another format: of the one that stands beside the source."""
+
+    def edit(behaviour: Behaviour) -> Behaviour | None:
+        other = pairs.get(behaviour.source)
+        if other is None or behaviour.recipe or behaviour.before:
+            return None
+        return replace(behaviour, before=(lambda x: Coded(other, x.data),))
 
     return edit

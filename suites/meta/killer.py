@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.suites.meta import second_derivation as second
+from narrowgauge.suites.meta import second_quantizers
 from narrowgauge.suites.meta.killer_policies import (
     DESTINATIONS,
     IN_FULL,
@@ -48,6 +49,8 @@ def ties_and_neighbours(source: str, destination: str) -> Integers:
     grid = [second.decode(c, destination).magnitude for c in (range(last + 1) if last < 256 else chosen)]
     grid.append(2 * grid[-1] - grid[-2])
     grid.append(2 * grid[-1] - grid[-2])
+    if target.is_integer:  # a zero point moves the ends of the range
+        grid += [grid[-1] + k for k in range(1, 8)]
     for value in (*grid, *((a + b) / 2 for a, b in pairwise(grid))):
         code = second.cast(second.Number("finite", False, value), source, policy)
         found |= {c for c in range(code - 2, code + 3) if 0 <= c < layout.sign_bit}
@@ -91,7 +94,9 @@ class Killer:
         self.casts = {key: self.casts[key] for key in order}
         self.rows = {source: rows_of(source) for source in SOURCES}
         self.quantized = {
-            (source, recipe, destination): second.quantize_codes(self.rows[source], source, recipe, destination)
+            (source, recipe, destination): second_quantizers.quantize_codes(
+                self.rows[source], source, recipe, destination
+            )
             for source in SOURCES
             for recipe in RECIPES
             for destination in IN_FULL
@@ -108,6 +113,7 @@ class Killer:
         yield from self._casts()
         yield from _to_float32()
         yield from _long_tensors()
+        yield from _stochastic()
         yield from _refusals()
 
     def _values(self) -> Iterator[str]:
@@ -214,7 +220,9 @@ def _steps() -> Iterator[str]:
         yield "an amax without NaN"
     by_constant = dataclasses.replace(recipe, scale=("amax", ("mul", "1/bound")))
     scale, _ = quantizer.scale_and_encode(np.full((1, 1), 3.0, np.float32), by_constant, "float8_e4m3fn")
-    third = second.multiply(second.decode(0x40400000, "float32"), second.divide(*_numbers(0x3F800000, 0x43E00000)))
+    third = second_quantizers.multiply(
+        second.decode(0x40400000, "float32"), second_quantizers.divide(*_numbers(0x3F800000, 0x43E00000))
+    )
     if int(scale.view(np.uint32)[0, 0]) != second.cast(third, "float32", SPECIAL):
         yield "the rounded constant 1/bound"
 
@@ -262,6 +270,31 @@ def _long_tensors() -> Iterator[str]:
         yield "a long tensor of bfloat16 to values"
 
 
+#: width of the random bits, and some of that width
+RANDOM: tuple[tuple[int, tuple[int, ...]], ...] = ((0, (0,)), (1, (0, 1)), (8, (0, 1, 127, 128, 129, 255)))
+
+
+def _stochastic() -> Iterator[str]:
+    """Random bits that come with x: every boundary with every few of them, signed float formats."""
+    coded, codec, fast = _module("contracts.coded"), _module("reference.codec"), _module("reference.fast_codec")
+    policy_type = _module("contracts.policy").CastPolicy
+    for destination, choices in {"float8_e4m3fn": SPECIAL, "float8_e5m2fnuz": PLAIN, "float4_e2m1fn": FINITE}.items():
+        patterns = ties_and_neighbours("bfloat16", destination)[::3]
+        policy = policy_type(**{**choices, "rounding": "stochastic"})
+        for width, few in RANDOM:
+            for bits in few:
+                x = coded.Coded("bfloat16", patterns.astype("<u2"))
+                random = codec.RandomBits(np.array(bits, np.uint32), width)
+                got = fast.cast(x, destination, policy, random).data
+                numbers = (second.decode(int(p), "bfloat16") for p in patterns)
+                want = np.array([second.stochastic(n, destination, choices, bits, width) for n in numbers], np.uint32)
+                if codes_part(got, want, destination):
+                    yield f"stochastic rounding to {destination} by {bits} of {width} bits"
+
+
+FINITE = PLAIN | {"nan": "max"}
+
+
 def _layouts() -> Iterator[str]:
     """Widths and storage: the bytes that one code takes, from the formats' names."""
     formats, codec, coded = _module("contracts.formats"), _module("reference.codec"), _module("contracts.coded")
@@ -285,8 +318,8 @@ def _layouts() -> Iterator[str]:
         yield "a 16-bit destination"
 
 
-def _policy() -> Any:
-    return _module("contracts.policy").CastPolicy()
+def _policy(**choices: Any) -> Any:
+    return _module("contracts.policy").CastPolicy(**choices)
 
 
 #: the NaN rule that each format has at least, and single choices that some formats cannot express
@@ -294,7 +327,7 @@ _NAN_OF = {name: "nan" if second.LAYOUTS[name].nan is not None else "max" for na
 _ONE_CHOICE: tuple[Policy, ...] = (
     {"overflow": "special"}, {"infinity": "special"}, {"nan": "nan"}, {"nan": "min"}, {"nan": "signed_max"},
     {"nan": "opposite_zero"}, {"negative_zero": "drop"}, {"subnormals": "flush"}, {"negative": "magnitude"},
-    {"negative": "nan"}, {"zero": "nan"}, {"limit": 1.0},
+    {"negative": "nan"}, {"zero": "nan"}, {"limit": 1.0}, {"zero_point": 1},
 )  # fmt: skip
 
 
@@ -325,6 +358,18 @@ def _refusals() -> Iterator[str]:
             if not fits(PLAIN | {"nan": _NAN_OF[name]} | choice, name)
         },
         "a policy of another format": lambda: policies.resolve("ocp_saturate", "float8_e4m3fnuz"),
+        "stochastic rounding of an integer": lambda: _resolve({"rounding": "stochastic"}, "int8"),
+        "stochastic rounding without bits": lambda: fast.cast(vector, "float8_e4m3fn", _policy(rounding="stochastic")),
+        "stochastic rounding of patterns": lambda: fast.encode_float32(
+            vector.data, formats.FORMATS["float8_e4m3fn"], _policy(rounding="stochastic")
+        ),
+        "bits without stochastic rounding": lambda: fast.cast(
+            vector, "float8_e4m3fn", _policy(), codec.RandomBits(np.zeros(1, np.uint32), 1)
+        ),
+        "random bits that are too wide": lambda: codec.RandomBits(np.array([2], np.uint32), 1),
+        "random bits of no width": lambda: codec.RandomBits(np.zeros(0, np.uint32), -1),
+        "random bits of 33": lambda: codec.RandomBits(np.zeros(0, np.uint64), 33),
+        "half a zero point": lambda: _policy(zero_point=0.5),
         "a limit that is no value": lambda: policies.resolve(limited, "float8_e4m3fn"),
         "an unknown recipe": lambda: recipes.resolve("vllm.fp8"),
         "an unknown step": lambda: steps.run_chain(("x", ("sqrt",)), {"x": np.float32(1)}),

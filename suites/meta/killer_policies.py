@@ -17,11 +17,18 @@ SPECIAL = PLAIN | {"overflow": "special", "infinity": "special"}
 CLAMPED = PLAIN | {"infinity": "special"}
 OCP, FNUZ = ("float8_e4m3fn", "float8_e5m2"), ("float8_e4m3fnuz", "float8_e5m2fnuz")
 FINITE, IEEE_8 = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"), ("float8_e4m3", "float8_e3m4")
+#: destinations of an intermediate rounding; a few policies say all there is to say of them
+WIDER = ("float16", "bfloat16", "tfloat32")
 B11, E8M0, INTEGERS = "float8_e4m3b11fnuz", "float8_e8m0fnu", ("int8", "uint8", "int4", "uint4")
 
 
 def _of(formats: Iterable[str], policy: Policy) -> dict[str, Policy]:
     return dict.fromkeys(formats, policy)
+
+
+def _unsigned(rounding: str) -> Policy:
+    """Of an E8M0 rule that looks at magnitudes alone."""
+    return PLAIN | {"rounding": rounding, "negative": "magnitude"}
 
 
 #: what each named policy means, from the documents named in its authority; torch's and ml_dtypes' as measured
@@ -38,13 +45,23 @@ MEANT: dict[str, dict[str, Policy]] = {
     "ml_dtypes": _of((*OCP, *FNUZ, *IEEE_8, B11, "bfloat16"), SPECIAL)
     | _of(FINITE, PLAIN | {"nan": "opposite_zero"})
     | {E8M0: SPECIAL | {"rounding": "nearest_away", "negative": "nan", "zero": "nan"}},
-    "ptx_satfinite": _of(OCP, PLAIN) | _of(FINITE, PLAIN | {"nan": "max"}),
-    "ptx_ue8m0_rp_satfinite": {E8M0: PLAIN | {"rounding": "up"}},
-    "ptx_ue8m0_rz_satfinite": {E8M0: PLAIN | {"rounding": "toward_zero"}},
+    "gfloat_saturate": _of((*OCP, *FNUZ, *IEEE_8, B11, *WIDER, E8M0), PLAIN) | _of(FINITE, PLAIN | {"nan": "zero"}),
+    "gfloat_nonsaturate": _of((*OCP, *FNUZ, *IEEE_8, B11, *WIDER, E8M0), SPECIAL),
+    "ptx_satfinite": _of((*OCP, *WIDER), PLAIN) | _of(FINITE, PLAIN | {"nan": "max"}),
+    "ptx_ue8m0_rp_satfinite": {E8M0: _unsigned("up")},
+    "ptx_ue8m0_rz_satfinite": {E8M0: _unsigned("toward_zero")},
+    "e8m0_floor": {E8M0: _unsigned("toward_zero")},
+    "e8m0_ceil": {E8M0: _unsigned("up")},
+    "e8m0_rceil": {E8M0: _unsigned("up")},
+    "e8m0_even": {E8M0: _unsigned("nearest_even")},
+    "e8m0_nearest": {E8M0: _unsigned("nearest_away")},
     "ptx_tf32_rna": {"tfloat32": SPECIAL | {"rounding": "nearest_away"}},
+    "ptx_tf32_rn": {"tfloat32": SPECIAL},
     "tf32_truncated": {"tfloat32": SPECIAL | {"rounding": "toward_zero"}},
-    "onnx_saturate": _of((*OCP, *FNUZ), PLAIN),
+    "onnx_saturate": _of((*OCP, *FNUZ), PLAIN) | {E8M0: _unsigned("up")},
+    "onnx_saturate_until_23": _of(OCP, PLAIN) | _of(FNUZ, CLAMPED),
     "onnx_nonsaturate": _of((*OCP, *FNUZ), SPECIAL),
+    "triton_nvidia": _of(OCP, PLAIN),
     "triton_amd_ocp": _of(OCP, PLAIN),
     "triton_amd_fnuz": _of(FNUZ, CLAMPED),
     "amd_native": _of((*OCP, *FNUZ), SPECIAL),
@@ -62,6 +79,8 @@ VARIANTS: tuple[Policy, ...] = (
     {"negative_zero": "drop"},
     {"subnormals": "flush"},
     {"negative": "magnitude"},
+    {"negative": "magnitude", "rounding": "up"},
+    {"negative": "magnitude", "rounding": "down"},
     {"negative": "nan"},
     {"zero": "nan"},
     {"limit": 224.0},
@@ -71,12 +90,16 @@ VARIANTS: tuple[Policy, ...] = (
     {"subnormals": "flush", "rounding": "up", "negative_zero": "drop"},
     {"rounding": "down", "overflow": "special"},
     {"rounding": "toward_zero", "overflow": "special"},
+    {"zero_point": 3},
+    {"zero_point": -5, "rounding": "nearest_away"},
+    {"zero_point": 128, "nan": "zero"},
+    {"limit": 7.0},
+    {"limit": 7.0, "zero_point": 3, "nan": "signed_max"},
+    {"limit": 7.0, "nan": "min"},
 )
 #: destinations of at most 8 bits; the first two in every policy and from every source
 DESTINATIONS = ("float8_e4m3fn", "float8_e4m3fnuz", *OCP[1:], *FNUZ[1:], *IEEE_8, B11, *FINITE, E8M0, *INTEGERS)
 IN_FULL = DESTINATIONS[:2]
-#: destinations of an intermediate rounding; a few policies say all there is to say of them
-WIDER = ("float16", "bfloat16", "tfloat32")
 SOURCES = ("float32", "bfloat16", "float16")
 
 
@@ -108,8 +131,9 @@ def fits(policy: Mapping[str, Any], destination: str) -> bool:
         and (layout.nan is not None or "nan" not in (policy["nan"], policy.get("negative")))
         and (layout.has_negative_zero or policy["nan"] != "opposite_zero")
         and (layout.sign != "none" or policy["nan"] not in ("min", "signed_max"))
-        and (floating or (policy["subnormals"], policy["negative_zero"], limit) == ("keep", "keep", None))
-        and (layout.sign == "none" or policy.get("negative", "smallest") == "smallest")
+        and (floating or (policy["subnormals"], policy["negative_zero"]) == ("keep", "keep"))
+        and (destination == E8M0 or policy.get("negative", "smallest") == "smallest")
         and (destination == E8M0 or policy.get("zero", "smallest") == "smallest")
-        and (limit is None or limit in grid)
+        and (limit is None or (limit in grid and destination != E8M0))
+        and (layout.is_integer or policy.get("zero_point", 0) == 0)
     )

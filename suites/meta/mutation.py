@@ -16,6 +16,7 @@ import types
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import narrowgauge
@@ -61,30 +62,46 @@ PROSE = {"authority", "applies", "source", "evidence", "name", "safetensors", "a
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change in one module."""
+    """One change in one module: at the ``place``-th node that may be touched, the ``variant``-th change."""
 
     module: str
     line: int
     what: str  #: "a < b becomes a <= b"
-    tree: ast.Module
+    place: int
+    variant: int
 
     def __str__(self) -> str:
         return f"{self.module}:{self.line}: {self.what}"
 
+    def tree(self) -> ast.Module:
+        """The changed module; the other mutants' are not touched by it."""
+        tree = copy.deepcopy(_parsed(self.module))
+        target = _places(tree)[self.place]
+        replacement = list(_changes(target))[self.variant][1]
+        _Replacer(target, replacement).visit(tree)
+        return ast.fix_missing_locations(tree)
+
 
 def mutants(module: str) -> Iterator[Mutant]:
     """Every mutant of a module."""
-    tree = ast.parse(_path(module).read_text())
-    places = [node for node in ast.walk(tree) if id(node) not in _untouched(tree)]
-    for number, node in enumerate(places):
-        for variant, (change, replacement) in enumerate(_changes(node)):
-            del variant
-            mutated = copy.deepcopy(tree)
-            skipped = _untouched(mutated)
-            target = [n for n in ast.walk(mutated) if id(n) not in skipped][number]
-            _replace(mutated, target, replacement)
-            line = getattr(node, "lineno", 0)
-            yield Mutant(module, line, change, ast.fix_missing_locations(mutated))
+    tree = _parsed(module)
+    around = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for place, node in enumerate(_places(tree)):
+        # Of a constant alone, nobody could say which one is meant.
+        where = f" in {ast.unparse(around[id(node)])}" if isinstance(node, ast.Constant) else ""
+        for variant, (what, _) in enumerate(_changes(node)):
+            yield Mutant(module, getattr(node, "lineno", 0), what + where, place, variant)
+
+
+@cache
+def _parsed(module: str) -> ast.Module:
+    return ast.parse(_path(module).read_text())
+
+
+def _places(tree: ast.Module) -> list[ast.AST]:
+    """The nodes that may be changed, in an order that a copy of the tree has too."""
+    untouched = _untouched(tree)
+    return [node for node in ast.walk(tree) if id(node) not in untouched]
 
 
 def _path(module: str) -> Path:
@@ -175,10 +192,6 @@ class _Replacer(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _replace(tree: ast.AST, target: ast.AST, replacement: ast.AST) -> None:
-    _Replacer(target, replacement).visit(tree)
-
-
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
@@ -200,7 +213,7 @@ def _in_place(mutant: Mutant) -> Iterator[None]:
     """While this holds, importing the reference gives the mutated one. What was imported before comes back after."""
     ours = ("narrowgauge.contracts", "narrowgauge.reference")
     saved = {name: module for name, module in sys.modules.items() if name.startswith(ours)}
-    finder = _Finder(f"narrowgauge.{mutant.module}", mutant.tree)
+    finder = _Finder(f"narrowgauge.{mutant.module}", mutant.tree())
     for name in saved:
         del sys.modules[name]
     sys.meta_path.insert(0, finder)

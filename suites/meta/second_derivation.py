@@ -14,7 +14,7 @@ has only subnormals, spaced by 1; E8M0 has no zero, so its code 0 is rank 1.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, partial
 from operator import index
 from typing import Any
 
@@ -104,7 +104,7 @@ SOURCES_ONLY = ("float64",)
 
 # The policy's choices; its one other field, `limit`, takes None or a value.
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "rounding": ("nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"),
+    "rounding": ("nearest_even", "nearest_away", "nearest_zero", "toward_zero", "up", "down"),  # and `stochastic`
     "overflow": ("max", "special"),
     "infinity": ("max", "special"),
     "nan": ("nan", "max", "min", "signed_max", "zero", "opposite_zero"),
@@ -113,8 +113,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "negative": ("smallest", "magnitude", "nan"),
     "zero": ("smallest", "nan"),
 }
-# The fields that a policy may leave out: they matter to unsigned formats only, `zero` to E8M0 only.
-DEFAULTS: Mapping[str, str] = {"negative": "smallest", "zero": "smallest"}
+# The fields that a policy may leave out: `negative` and `zero` matter to E8M0 only, `zero_point` to integers only.
+DEFAULTS: Mapping[str, object] = {"negative": "smallest", "zero": "smallest", "zero_point": 0}
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,8 @@ class _Rule:
     subnormals: str
     negative: str
     zero: str
-
-    def bound(self, negative: bool) -> int:
-        """The largest allowed rank on one side of zero: two's complement reaches one further below it."""
-        return self.largest + (negative and self.layout.sign == "complement")
+    zero_point: int
+    limited: bool  # whether the policy has a limit
 
 
 # ---------------- formats
@@ -157,7 +155,7 @@ def decode(code: int, format: str) -> Number:
         raise ValueError(f"{code:#x} is not a code of {format}")
     negative, rest = code >= layout.sign_bit, code % layout.sign_bit
     if negative and layout.sign == "complement":
-        return _whole(rest - layout.sign_bit)
+        return whole_number(rest - layout.sign_bit)
     if negative and rest == 0 and not layout.has_negative_zero:
         return Number("nan", negative, Fraction(0))  # FNUZ keeps its only NaN where -0 would be
     if rest <= layout.largest:
@@ -165,12 +163,12 @@ def decode(code: int, format: str) -> Number:
     return Number("inf" if rest == layout.infinity else "nan", negative, Fraction(0))
 
 
-def _whole(value: int) -> Number:
+def whole_number(value: int) -> Number:
     """An integer as a Number."""
     return Number("finite", value < 0, Fraction(abs(value)))
 
 
-def _is_zero(number: Number) -> bool:
+def is_zero(number: Number) -> bool:
     return number.kind == "finite" and number.magnitude == 0
 
 
@@ -230,11 +228,11 @@ def _limit_rank(limit: object, layout: Layout) -> int:
     return rank
 
 
-def _bind(policy: Mapping[str, object], format: str) -> _Rule:
+def bind(policy: Mapping[str, object], format: str) -> _Rule:
     """Check a policy and bind it to a destination. Every field is named, save that `DEFAULTS` fills in some."""
     given = {**DEFAULTS, **policy}
-    if set(given) != {*CHOICES, "limit"}:
-        raise ValueError(f"a policy has the fields {sorted([*CHOICES, 'limit'])}, not {sorted(given)}")
+    if set(given) != {*CHOICES, "limit", "zero_point"}:
+        raise ValueError(f"a policy has the fields {sorted([*CHOICES, 'limit', 'zero_point'])}, not {sorted(given)}")
     for field, choices in CHOICES.items():
         if given[field] not in choices:
             raise ValueError(f"{field} is one of {choices}, not {given[field]!r}")
@@ -242,8 +240,13 @@ def _bind(policy: Mapping[str, object], format: str) -> _Rule:
         raise ValueError(f"{format} is a source only")
     layout = LAYOUTS[format]
     if layout.is_integer:  # these clauses are about floats: an integer saturates, at the ends of its range
-        given |= {"limit": None, "overflow": "max", "infinity": "max", "subnormals": "keep"}
-    return _Rule(layout, _limit_rank(given["limit"], layout), **{field: str(given[field]) for field in CHOICES})
+        given |= {"overflow": "max", "infinity": "max", "subnormals": "keep"}
+    zero_point = given["zero_point"]
+    if not isinstance(zero_point, int):
+        raise TypeError(f"zero_point is an integer, not {zero_point!r}")
+    chosen = {field: str(given[field]) for field in CHOICES}
+    limited = given["limit"] is not None
+    return _Rule(layout, _limit_rank(given["limit"], layout), **chosen, zero_point=zero_point, limited=limited)
 
 
 def _nan(layout: Layout) -> int:
@@ -265,8 +268,6 @@ def _finish(rank: int, negative: bool, rule: _Rule) -> int:
     layout = rule.layout
     if rule.subnormals == "flush" and rank < 1 << layout.mantissa_bits:
         rank = 0
-    if layout.sign == "complement":
-        return (-rank if negative else rank) % (2 * layout.sign_bit)
     if rank == 0 and not (layout.has_negative_zero and rule.negative_zero == "keep"):
         negative = False
     return rank - layout.first + negative * layout.sign_bit
@@ -276,7 +277,7 @@ def _stand_in(number: Number, rule: _Rule) -> Number:
     """The finite value that the policy puts in place of a NaN or an infinity, if it does (its "nan", "infinity")."""
 
     def largest(negative: bool) -> Number:
-        return Number("finite", negative, _rank_magnitude(rule.bound(negative), rule.layout))
+        return Number("finite", negative, _rank_magnitude(rule.largest, rule.layout))
 
     if number.kind == "inf" and rule.infinity == "max":
         return largest(number.negative)
@@ -285,9 +286,11 @@ def _stand_in(number: Number, rule: _Rule) -> Number:
     return number
 
 
-def _cast(number: Number, rule: _Rule, outward: Outward | None = None) -> int:
+def cast_bound(number: Number, rule: _Rule, outward: Outward | None = None) -> int:
     """`cast` under a bound policy; `outward`, where given, takes the place of the policy's rounding mode."""
     layout = rule.layout
+    if layout.is_integer:
+        return _integer(number, rule)
     if number.kind == "nan" and rule.nan in ("zero", "opposite_zero"):
         # What stands for a NaN is final: the clauses on zeros speak of values, and a NaN is none.
         return layout.sign_bit if rule.nan == "opposite_zero" and not number.negative else 0
@@ -297,31 +300,56 @@ def _cast(number: Number, rule: _Rule, outward: Outward | None = None) -> int:
         return _nan(layout)
     negative = number.negative
     if layout.sign == "none":
-        if negative and not _is_zero(number) and rule.negative != "magnitude":  # policy clause "negative"
+        if negative and not is_zero(number) and rule.negative != "magnitude":  # policy clause "negative"
             return 0 if rule.negative == "smallest" else _nan(layout)
         negative = False
     if number.kind == "inf":
         return _special(negative, layout)
-    if layout.first and _is_zero(number):  # policy clause "zero"
+    if layout.first and is_zero(number):  # policy clause "zero"
         return 0 if rule.zero == "smallest" else _nan(layout)
     rank = _round_to_rank(number.magnitude, layout, outward or partial(_steps_outward, rule.rounding, negative))
-    if rank > rule.bound(negative) and rule.overflow == "special":
+    if rank > rule.largest and rule.overflow == "special":
         return _special(negative, layout)
-    return _finish(min(rank, rule.bound(negative)), negative, rule)
+    return _finish(min(rank, rule.largest), negative, rule)
+
+
+def _integer(number: Number, rule: _Rule) -> int:
+    """The code of an integer format: round, add the zero point, hold to the range (policy clause "zero_point").
+
+    A limit holds the result to -limit .. limit, where the format reaches so far down. A NaN of "zero" is a value 0.
+    """
+    layout = rule.layout
+    ends = range(-layout.sign_bit, layout.sign_bit) if layout.sign == "complement" else range(layout.codes)
+    highest = rule.largest if rule.limited else ends[-1]
+    lowest = max(ends[0], -highest) if rule.limited else ends[0]
+    high = number.kind == "inf" and not number.negative
+    low = number.kind == "inf" and number.negative
+    if number.kind == "nan":
+        high = rule.nan == "max" or (rule.nan == "signed_max" and not number.negative)
+        low = rule.nan == "min" or (rule.nan == "signed_max" and number.negative)
+        if not (high or low or rule.nan == "zero"):
+            _nan(layout)
+    if high or low:
+        return (highest if high else lowest) % layout.codes
+    size, rest = divmod(number.magnitude.numerator, number.magnitude.denominator)
+    if rest and _steps_outward(rule.rounding, number.negative, size % 2 == 1, rest, number.magnitude.denominator):
+        size += 1
+    value = (-size if number.negative else size) + rule.zero_point
+    return min(max(value, lowest), highest) % layout.codes
 
 
 def cast(number: Number, format: str, policy: Mapping[str, object]) -> int:
     """The code that `number` becomes in `format` under the cast policy."""
-    return _cast(number, _bind(policy, format))
+    return cast_bound(number, bind(policy, format))
 
 
 def cast_codes(
     codes: Sequence[int] | npt.NDArray[np.integer[Any]], source: str, format: str, policy: Mapping[str, object]
 ) -> Codes:
     """`cast` of every code of `source`; the result has the shape of the input."""
-    rule = _bind(policy, format)
+    rule = bind(policy, format)
     given = np.asarray(codes, dtype=object)  # a list of small and 64-bit codes would become floats
-    results = [_cast(decode(code, source), rule) for code in given.ravel().tolist()]
+    results = [cast_bound(decode(code, source), rule) for code in given.ravel().tolist()]
     return np.array(results, dtype=np.uint32).reshape(given.shape)
 
 
@@ -331,102 +359,10 @@ def stochastic(number: Number, format: str, policy: Mapping[str, object], bits: 
     The fraction of a spacing that is past the grid point nearer to zero, cut to `width` bits, is added to
     `bits`; a carry out goes to the next grid point. The policy's `rounding` plays no part.
     """
-    rule = _bind({**policy, "rounding": "toward_zero"}, format)
+    rule = bind({**policy, "rounding": "toward_zero"}, format)
     bits, width = index(bits), index(width)
     if rule.layout.sign != "bit":
         raise ValueError(f"{format} is not a signed float format")
     if width < 0 or not 0 <= bits < 1 << width:
         raise ValueError(f"{bits} is not an integer of {width} bits")
-    return _cast(number, rule, lambda odd, rest, whole: (rest << width) // whole + bits >= 1 << width)
-
-
-# ---------------- steps in float32
-
-# fmt: off
-_IEEE: Mapping[str, object] = {
-    "rounding": "nearest_even", "limit": None, "overflow": "special", "infinity": "special",
-    "nan": "nan", "negative_zero": "keep", "subnormals": "keep",
-}
-# fmt: on
-_TO_FLOAT32 = _bind(_IEEE, "float32")
-_NAN = Number("nan", False, Fraction(0))
-
-
-def _fl32(number: Number) -> Number:
-    """The float32 nearest to an exact result: one rounding, overflow to infinity (float32 clause)."""
-    return decode(_cast(number, _TO_FLOAT32), "float32")
-
-
-def multiply(a: Number, b: Number) -> Number:
-    """fl32(a * b) (float32 clause)."""
-    kinds, negative = (a.kind, b.kind), a.negative != b.negative
-    if "nan" in kinds:
-        return _NAN
-    if "inf" in kinds:
-        return _NAN if _is_zero(a) or _is_zero(b) else Number("inf", negative, Fraction(0))
-    return _fl32(Number("finite", negative, a.magnitude * b.magnitude))
-
-
-def divide(a: Number, b: Number) -> Number:
-    """fl32(a / b) (float32 clause)."""
-    kinds, negative = (a.kind, b.kind), a.negative != b.negative
-    if "nan" in kinds or kinds == ("inf", "inf") or (_is_zero(a) and _is_zero(b)):
-        return _NAN
-    if a.kind == "inf" or _is_zero(b):
-        return Number("inf", negative, Fraction(0))
-    if b.kind == "inf":
-        return Number("finite", negative, Fraction(0))
-    return _fl32(Number("finite", negative, a.magnitude / b.magnitude))
-
-
-def _order(number: Number) -> tuple[int, Fraction]:
-    """A key that sorts Numbers other than NaN: infinities outside, zeros of either sign equal."""
-    sign = -1 if number.negative else 1
-    return (sign if number.kind == "inf" else 0, sign * number.magnitude)
-
-
-def fmax(a: Number, b: Number) -> Number:
-    """fmax of C: of one NaN and one other operand, the other (float32 clause)."""
-    if "nan" in (a.kind, b.kind):
-        return b if a.kind == "nan" else a
-    return max(a, b, key=_order)
-
-
-def fmin(a: Number, b: Number) -> Number:
-    """fmin of C: of one NaN and one other operand, the other (float32 clause)."""
-    if "nan" in (a.kind, b.kind):
-        return b if a.kind == "nan" else a
-    return min(a, b, key=_order)
-
-
-# ---------------- quantizers
-
-BOUNDS: Mapping[str, int] = {"float8_e4m3fn": 448, "float8_e4m3fnuz": 224}
-RECIPES = ("vllm.fp8_per_token_dynamic", "sglang.fp8_per_token_cta")
-# Quantizer clause "code": the clamp before the cast leaves neither overflow nor NaN for it to see.
-_TO_FLOAT8 = {format: _bind({**_IEEE, "overflow": "max", "infinity": "max"}, format) for format in BOUNDS}
-
-
-def quantize_row(row: Sequence[Number], recipe: str, format: str) -> tuple[list[int], int]:
-    """The codes of a row, and the float32 bits of its scale (quantizer clauses)."""
-    if recipe not in RECIPES:
-        raise ValueError(f"recipe is one of {RECIPES}, not {recipe!r}")
-    one, bound, lowest = _whole(1), _whole(BOUNDS[format]), _whole(-BOUNDS[format])
-    amax = reduce(fmax, (Number(x.kind, False, x.magnitude) for x in row), _whole(0))
-    scale = divide(amax, bound)
-    if recipe == "vllm.fp8_per_token_dynamic":
-        scale = fmax(scale, divide(one, multiply(bound, _whole(512))))
-        scaled = [divide(x, scale) for x in row]
-    else:
-        inverse = divide(one, scale)
-        scaled = [multiply(x, inverse) for x in row]
-    # fmin comes first, so a NaN becomes +bound.
-    clamped = [fmax(fmin(y, bound), lowest) for y in scaled]
-    return [_cast(y, _TO_FLOAT8[format]) for y in clamped], _cast(scale, _TO_FLOAT32)
-
-
-def quantize_codes(codes: npt.NDArray[np.integer[Any]], source: str, recipe: str, format: str) -> tuple[Codes, Codes]:
-    """`quantize_row` of every row of a 2-D array of `source` codes: codes, and scale bits of shape (rows,)."""
-    pairs = [quantize_row([decode(code, source) for code in row], recipe, format) for row in codes.tolist()]
-    results = np.array([row for row, _ in pairs], dtype=np.uint32).reshape(codes.shape)
-    return results, np.array([scale for _, scale in pairs], dtype=np.uint32)
+    return cast_bound(number, rule, lambda odd, rest, whole: (rest << width) // whole + bits >= 1 << width)

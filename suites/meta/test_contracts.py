@@ -10,7 +10,7 @@ import pytest
 from narrowgauge import Cast, CastPolicy, Destination, Quantize, Recipe, kernel, observe
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.formats import FORMATS, format_named
+from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, format_named
 from narrowgauge.contracts.kernels import ATTRIBUTE, Plugged
 from narrowgauge.contracts.operations import Claim, Contract
 from narrowgauge.contracts.serial import contract_from_json, contract_to_json, plugged_from_json, plugged_to_json
@@ -105,3 +105,19 @@ def test_digest_tells_codes_formats_and_shapes_apart() -> None:
     assert len({b.digest() for b in buffers}) == len(buffers)
     assert digest({"a": buffers[0], "b": buffers[1]}) == digest({"b": buffers[1], "a": buffers[0]})
     assert digest({"a": buffers[0], "b": buffers[1]}) != digest({"b": buffers[0], "a": buffers[1]})
+
+
+@pytest.mark.parametrize("name", NO_FORMAT)
+def test_a_name_of_no_single_format_says_what_it_is(name: str) -> None:
+    """ "fp8" is one format on one GPU and another on the next: a guess would be the mistake that we look for."""
+    assert name not in {alias.lower() for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases)}
+    with pytest.raises(BadInput, match=f"'{name.upper()}' is not one format: "):
+        format_named(name.upper())
+
+
+def test_every_alias_is_of_one_format() -> None:
+    spellings = [alias.lower() for f in FORMATS.values() for alias in {f.name, f.safetensors, *f.aliases} if alias]
+    names = [(a, format_named(a).name) for a in spellings]
+    assert len(dict(names)) == len(set(names))
+    assert format_named("fp8e4b8").name == "float8_e4m3fnuz"
+    assert format_named("F8_E8M0").name == "float8_e8m0fnu"

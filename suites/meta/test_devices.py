@@ -90,7 +90,7 @@ def test_raised_says_where(host: Device, broken: dict[str, Plugged]) -> None:
     ("name", "words"),
     [
         ("returns_nothing", "returned nothing"),
-        ("tail_unwritten", "unwritten: 3 of 1574 elements of codes are what fresh memory held, first at [1571]"),
+        ("tail_unwritten", "unwritten: 3 of 1826 elements of codes are what fresh memory held, first at [1823]"),
     ],
 )
 def test_what_only_the_child_can_see(host: Device, broken: dict[str, Plugged], name: str, words: str) -> None:

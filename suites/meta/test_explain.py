@@ -145,10 +145,27 @@ def test_explain_a_recipe(name: str, capsys: pytest.CaptureFixture[str]) -> None
 def test_explain_a_fault(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     fault, text = FAULTS[name], said(["explain", name], capsys)
     assert text.startswith(f"{name} [{fault.code}] one sees: {fault.symptom} cause: {fault.cause} seen in: ")
-    assert text.endswith(", ".join(fault.reports) or "no public report that we know of")
+    assert f"seen in: {', '.join(fault.reports) or 'no public report that we know of'} shows: " in text
     data = as_json(["explain", name], capsys)
+    where = data.pop("where")
     assert data == {"name": name, "code": fault.code, "symptom": fault.symptom, "cause": fault.cause,
                     "reports": list(fault.reports)}  # fmt: skip
+    for state in ("shows", "equivalent", "not shown"):
+        assert (f" {state}: " in text) == any(one["state"] == state for one in where)
+    assert any(one["state"] == "shows" for one in where), "a fault that shows nowhere is no fault"
+
+
+def test_explain_says_where_a_fault_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(["explain", "cast.negative_zero_lost"], capsys)
+    fnuz = "float8_e4m3fnuz, float8_e5m2fnuz, float8_e4m3b11fnuz"
+    assert f"equivalent: bfloat16, float16 to {fnuz} (no input at all shows it)" in text
+    assert f"not shown: float64, float32 to {fnuz} (no input of the suite shows it)" in text
+    counted = {one["claim"]: one for one in as_json(["explain", "cast.negative_zero_lost"], capsys)["where"]}
+    # -0 to -2^-10, the half of the smallest code: the bfloat16 patterns 0x8000 to 0xBA80
+    assert counted["cast/ocp_saturate/bfloat16/float8_e4m3fn"] == {
+        "claim": "cast/ocp_saturate/bfloat16/float8_e4m3fn", "state": "shows", "changed": 0x3A81, "inputs": 65536,
+        "case": "every_code",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("symptom", SYMPTOMS, ids=lambda s: s.title)

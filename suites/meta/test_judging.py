@@ -10,9 +10,10 @@ import pytest
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Cast, Claim, Quantize, observe
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.reference.behaviour import behaviour_of
+from narrowgauge.reference.behaviour import behaviour_of, standing_of
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import Interval, expected
 from narrowgauge.reference.fast_codec import decode_values
@@ -35,6 +36,15 @@ CLAIMS = tuple(
         "cast/ocp_nonsaturate/bfloat16/float8_e4m3fn",
         "cast/fnuz_saturate/float32/float8_e4m3fnuz",
         "cast/fnuz_nonsaturate/float16/float8_e4m3fnuz",
+        "cast/ocp_nonsaturate/float32/float8_e5m2",
+        "cast/ocp_saturate/float64/float8_e4m3fn",
+        "cast/ptx_ue8m0_rp_satfinite/float32/float8_e8m0fnu",
+        "cast/torch_from_2_13/bfloat16/float8_e8m0fnu",
+        "cast/integer_nearest/float32/int8",
+        "cast/integer_nearest/float16/uint8",
+        "cast/ieee/float8_e4m3fn/bfloat16",
+        "cast/ieee/float8_e5m2fnuz/float32",
+        "cast/ieee/float8_e8m0fnu/float32",
         "quantize/vllm.fp8_per_token_dynamic/float32/float8_e4m3fn",
         "quantize/vllm.fp8_per_token_dynamic/bfloat16/float8_e4m3fnuz",
         "quantize/sglang.fp8_per_token_cta/float32/float8_e4m3fn",
@@ -149,7 +159,7 @@ def test_every_fault_that_shows_is_named(claim: Claim) -> None:
                 continue
             shown.add(name)
             verdict = judge(claim, x, wrong.run(x))
-            assert verdict.result == "failed"
+            assert verdict.result == ("disputed" if standing_of(claim).evidence == "document" else "failed")
             best = verdict.explanations[0]
             assert best.complete
             assert name in best.faults
@@ -159,7 +169,7 @@ def test_every_fault_that_shows_is_named(claim: Claim) -> None:
                 assert same is not None
                 assert compare(same.run(x), {k: Interval.exactly(v) for k, v in wrong.run(x).items()}).total == 0
             assert (len(best.faults) > 1) == bool(best.separated_by)
-    assert len(shown) >= 8
+    assert len(shown) >= (8 if format_named(claim.source).bits > 8 else 3)
 
 
 def test_every_fault_shows_somewhere() -> None:
@@ -274,7 +284,7 @@ def test_observation_names_every_rule_that_fits() -> None:
     assert set(verdict.follows) == {
         "ocp_saturate", "onnx_saturate", "ptx_satfinite", "torch_from_2_13", "triton_amd_ocp",
     }  # fmt: skip
-    assert verdict.reason == f"follows {', '.join(verdict.follows)}"
+    assert verdict.reason == "follows ocp_saturate, torch_from_2_13, ptx_satfinite, onnx_saturate, triton_amd_ocp"
 
 
 def test_observation_names_the_nearest_rule_and_where_it_parts() -> None:

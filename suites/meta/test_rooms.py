@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "contracts": {"numpy"},
     "reference": {"narrowgauge.contracts", "numpy"},
     "golden": {"narrowgauge.contracts", "narrowgauge.reference", "numpy", "safetensors"},
-    "kernels_under_test": {"narrowgauge", "narrowgauge.contracts", "torch", "triton", "ml_dtypes"},
+    "kernels_under_test": {"narrowgauge", "narrowgauge.contracts", "torch", "triton", "numpy", "ml_dtypes", "gfloat"},
     "devices": {"narrowgauge", "narrowgauge.contracts", "numpy"},
     "ci": {"narrowgauge.contracts", "narrowgauge.version", "packaging"},
 }

@@ -1,0 +1,1 @@
+"""What three public articles on low-precision formats say, each statement computed (docs/claims.md is the page)."""
