@@ -201,7 +201,7 @@ def test_a_wrong_codec_is_caught_and_named(codec: WrongCodec) -> None:
     verdict = judge(claim, x, {"codes": Coded(claim.format, codes)})
     assert verdict.result == "failed"
     named = [e for e in verdict.explanations if e.left == 0]
-    assert [n for e in named for n in e.faults] == ([codec.named] if codec.named else [])
+    assert [n for e in named for n in e.faults] == [codec.named]
 
 
 @pytest.mark.parametrize("right", ["ocp_saturate", "ocp_nonsaturate"])
