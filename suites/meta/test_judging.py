@@ -270,10 +270,12 @@ def test_observation_names_every_rule_that_fits() -> None:
     claim = Claim(observe(Cast), "float32", E4)
     verdict = judge(claim, x, behaviour_of(CAST).run(x))
     assert verdict.result == "passed"
-    assert set(verdict.follows) == {
-        "ocp_saturate", "onnx_saturate", "ptx_satfinite", "torch_from_2_13", "triton_amd_ocp",
+    rules = {
+        "ocp_saturate", "onnx_saturate", "onnx_saturate_until_23", "ptx_satfinite", "torch_from_2_13", "triton_amd_ocp",
+        "triton_nvidia", "gfloat_saturate",
     }  # fmt: skip
-    assert verdict.reason == "follows ocp_saturate, onnx_saturate, ptx_satfinite, torch_from_2_13, triton_amd_ocp"
+    assert set(verdict.follows) == rules
+    assert verdict.reason == f"follows {', '.join(verdict.follows)}"
 
 
 def test_observation_names_the_nearest_rule_and_where_it_parts() -> None:
