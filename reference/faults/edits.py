@@ -24,9 +24,11 @@ def policy(**choices: Any) -> Edit:
     """Other choices in the cast policy."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        changed = replace(behaviour.policy, **choices)
+        changed, fmt = replace(behaviour.policy, **choices), format_named(behaviour.format)
+        if fmt.bits >= 32:  # by the rules of IEEE 754 alone
+            return None
         try:
-            check_fits(changed, format_named(behaviour.format))
+            check_fits(changed, fmt)
         except BadInput:  # the format cannot express it: the fault cannot exist here
             return None
         return None if changed == behaviour.policy else replace(behaviour, policy=changed)
