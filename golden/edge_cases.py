@@ -1,4 +1,4 @@
-"""Edge cases by name: the few inputs that a first test of a cast wants, with the code that the vectors give for each."""
+"""Edge cases by name: the few inputs that a first test of a cast wants, with the codes that the vectors give."""
 
 from __future__ import annotations
 

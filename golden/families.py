@@ -100,7 +100,9 @@ def layout(claim: Claim) -> dict[str, str]:
     """The tensors that are stored for a claim: name and format of each."""
     form = form_of(claim)
     parts = {part: claim.format if part in ("code", "rise", "values") else claim.source for part in PARTS[form]}
-    return {f"{claim.source}.{part}": name for part, name in (parts | (claim.outputs if form == "rows" else {})).items()}
+    return {
+        f"{claim.source}.{part}": name for part, name in (parts | (claim.outputs if form == "rows" else {})).items()
+    }
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -192,10 +194,10 @@ def as_case(claim: Claim, tensors: Tensors) -> tuple[Coded, Expected]:
 def looked_up(claim: Claim, tensors: Tensors, patterns: npt.NDArray[np.unsignedinteger]) -> Codes:
     """The code that a cast's vectors give for each source pattern, same shape."""
     if form_of(claim) == "table":
-        return tensors[f"{claim.source}.values"].codes[patterns]
+        every = tensors[f"{claim.source}.values"].codes
+        return np.take(every, patterns)
     first, code = steps_of(claim, tensors)
-    found: Codes = code[np.searchsorted(first, patterns.astype(np.int64), side="right") - 1]
-    return found
+    return np.take(code, np.searchsorted(first, patterns.astype(np.int64), side="right") - 1)
 
 
 def expanded(claim: Claim, tensors: Tensors) -> Coded | None:
@@ -210,7 +212,7 @@ def expanded(claim: Claim, tensors: Tensors) -> Coded | None:
 
 
 def well_shaped(claim: Claim, tensors: Tensors) -> str:
-    """The first of a claim's tensors whose shape or order is not that of its form; "" if all are what they should be."""
+    """The first of a claim's tensors whose shape or order is not that of its form; "" if there is none."""
     form, names = form_of(claim), list(layout(claim))
     shape = tensors[names[0]].shape
     for name in names:
@@ -219,7 +221,9 @@ def well_shaped(claim: Claim, tensors: Tensors) -> str:
             return name
     if form == "table" and shape != (format_named(claim.source).code_count,):
         return names[0]
-    if form == "stairs" and not spaced(stairs_of(claim, tensors), format_named(claim.source), format_named(claim.format)):
+    if form == "stairs" and not spaced(
+        stairs_of(claim, tensors), format_named(claim.source), format_named(claim.format)
+    ):
         return names[0]
     first = tensors[names[0]].codes.astype(np.int64)
     if form == "steps" and (first[:1].tolist() != [0] or not (np.diff(first) > 0).all()):
