@@ -53,7 +53,7 @@ def header(family: Family, tensors: Tensors) -> str:
     parts = [
         f"/* {family.name}: written by 'narrowgauge golden export'; the expectation rests on\n"
         f"   {authority(family)}\n"
-        "   Patterns and codes are bits as unsigned integers. Where a NaN is expected, any NaN of the format is right.\n"
+        "   Patterns and codes are bits as unsigned integers. For an expected NaN any NaN of the format is right.\n"
         "*/",
         f"#ifndef {guard}\n#define {guard}\n#include <stddef.h>\n#include <stdint.h>\n",
         _SHARED,
