@@ -58,7 +58,8 @@ def contents(folder: Path, formats: Sequence[str] = (), kinds: Sequence[str] = (
     if not files:
         raise BadInput(f"nothing to export: no golden family of {', '.join(formats)} has files of {', '.join(kinds)}")
     source = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()
-    manifest = {"schema": SCHEMA, "golden_manifest_sha256": source, "files": listed}
+    # The library that reads tensors gives them in any order.
+    manifest = {"schema": SCHEMA, "golden_manifest_sha256": source, "files": dict(sorted(listed.items()))}
     return files | {"README.txt": README.encode(), NAME: _json(manifest)}
 
 
