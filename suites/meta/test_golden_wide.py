@@ -39,7 +39,7 @@ def as_float32(patterns: Ints, source: str) -> np.ndarray[tuple[int], np.dtype[n
     """The values of source patterns, by numpy and ml_dtypes."""
     types = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
     with np.errstate(invalid="ignore"):
-        return patterns.astype(FORMATS[source].storage).view(types[source]).astype(np.float32)
+        return np.asarray(patterns.astype(FORMATS[source].storage).view(types[source]), np.float32)
 
 
 def of_upper_19_bits(bits: Ints, rule: str) -> Ints:
