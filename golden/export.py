@@ -11,7 +11,7 @@ from typing import Any
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.golden.archive import form_of, put_away
+from narrowgauge.golden.archive import put_away
 from narrowgauge.golden.archive_text import README
 from narrowgauge.golden.c_header import header
 from narrowgauge.golden.edge_cases import edge_cases
@@ -31,7 +31,6 @@ def export(folder: Path, output: Path, formats: Sequence[str] = (), kinds: Seque
     """
     if output.resolve() == folder.resolve():
         raise BadInput(f"export to {output} would overwrite the vectors that are there; give another place")
-    form_of(output)
     files = contents(folder, formats, kinds)
     put_away(output, files)
     return sorted(files)

@@ -131,8 +131,10 @@ def test_folding_loses_nothing() -> None:
             [np.resize(rng.integers(1, 9, rng.integers(1, 3)), rng.integers(1, 30)) for _ in range(rng.integers(1, 6))]
         )
         first = np.cumsum(strides) - strides[0]
-        code = np.where(rng.random() < 0.5, np.arange(first.size), rng.integers(0, 200, first.size))
+        up = np.arange(first.size)
+        code = (up, up[::-1], rng.integers(0, 200, first.size))[rng.integers(3)]
         stairs = fold(first.astype(np.uint32), code.astype(np.uint16))
+        assert stairs.min() >= 0, "no stair falls"
         again_first, again_code = unfold(stairs)
         np.testing.assert_array_equal(again_first, first)
         np.testing.assert_array_equal(again_code, code)
@@ -143,27 +145,29 @@ STAIRS = np.array([[0, 1, 3, 0, 2], [5, 2, 4, 1, 2]]).T
 
 
 @pytest.mark.parametrize(
-    ("row", "values"),
+    "rows",
     [
-        (0, [1, 5]),
-        (0, [0, 2]),
-        (0, [5, 0]),
-        (1, [0, 2]),
-        (1, [1, 0xFFFFFFFF]),
-        (1, [1, 0x60000000]),
-        (2, [0, 4]),
-        (2, [3, 0xFFFFFFFF]),
-        (2, [3, 1 << 18]),
-        (4, [2, 0xFFFF]),
-        (4, [2, 0x6000]),
+        {0: [1, 5]},
+        {0: [0, 2]},
+        {0: [5, 0]},
+        {1: [0, 2]},
+        {1: [0, 2], 2: [1, 4]},
+        {1: [1, 0xFFFFFFFF]},
+        {1: [1, 0x60000000]},
+        {2: [0, 4]},
+        {2: [3, 0xFFFFFFFF]},
+        {1: [1, 1], 2: [3, 1 << 18], 4: [2, 0]},
+        {4: [2, 0xFFFF]},
+        {4: [2, 0x6000]},
     ],
-    ids=["not from 0", "two at one place", "not ascending", "no stride", "stride beyond", "outside", "no steps",
-         "steps without end", "more steps than codes", "rise beyond", "no codes"],
+    ids=["not from 0", "two at one place", "not ascending", "no stride", "no stride, one step", "stride beyond",
+         "outside", "no steps", "steps without end", "more steps than codes", "rise beyond", "no codes"],
 )  # fmt: skip
-def test_what_is_no_step_table_is_told(row: int, values: list[int]) -> None:
+def test_what_is_no_step_table_is_told(rows: dict[int, list[int]]) -> None:
     assert spaced(STAIRS, FORMATS["float32"], FORMATS["float16"])
     damaged = STAIRS.copy()
-    damaged[row] = values
+    for row, values in rows.items():
+        damaged[row] = values
     assert not spaced(damaged, FORMATS["float32"], FORMATS["float16"])
 
 

@@ -302,6 +302,13 @@ def test_a_line_that_is_no_number_is_named(text: str, line: int, shown: str) -> 
     assert str(raised.value).startswith(said)
 
 
+def test_a_line_without_end_is_refused_before_it_ends() -> None:
+    answers = Answers(FORMATS["int4"], 1000, False, "here")
+    assert answers.hear(b"7\n7")
+    with pytest.raises(BadInput, match="here: line 2 is '7777"):
+        answers.hear(b"7" * 40)
+
+
 def test_bytes_that_are_no_text_are_named() -> None:
     with pytest.raises(BadInput, match="line 1 is '�"):
         answered(FEW, bytes([0xFF, 0xFE, 10]))
@@ -394,10 +401,14 @@ def test_a_pipeline() -> None:
     assert {(row["case"], row["result"], row["kernel"]) for row in rows} == {("every_code", "passed", "stdin")}
 
 
-def test_a_reader_that_has_seen_enough() -> None:
-    line = f"{sys.executable} -m narrowgauge inputs {CAST} --stream | head -n 1; echo ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize(
+    ("claim", "reader", "seen"), [(CAST, "head -n 1", "0000\n"), (FEW, ":", "")], ids=["one", "none"]
+)
+def test_a_reader_that_has_seen_enough(claim: str, reader: str, seen: str) -> None:
+    """The long stream breaks while it is written, the short one in the last flush."""
+    line = f"{sys.executable} -m narrowgauge inputs {claim} --stream | {reader}; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=True)
-    assert (done.stdout, done.stderr) == ("0000\n0\n", "")
+    assert (done.stdout, done.stderr) == (f"{seen}0\n", "")
 
 
 @pytest.mark.parametrize(
