@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 
 import pytest
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed: the kernels of these tests cannot run"
 )
+COMPILER = next(
+    (path for name in (os.environ.get("CXX"), "g++", "clang++") if name and (path := shutil.which(name))), ""
+)
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C++ compiler: none of $CXX, g++, clang++ is on the path")
+RUSTC = shutil.which("rustc") or ""
+needs_rust = pytest.mark.skipif(not RUSTC, reason="no Rust compiler: rustc is not on the path")
