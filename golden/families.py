@@ -1,23 +1,25 @@
-"""Golden families: what is stored for a policy or a recipe. One file a family; adding one follows from the tables.
+"""Golden families: what is stored for a rule or a format. One file a family; adding one follows from the tables.
 
 A cast family is a step table per source: over all patterns of the source in ascending order, the first pattern of
-each run of equal codes, and that code. A whole 32-bit space of inputs is some hundred runs.
+each run of equal codes, and that code. A whole 32-bit space of inputs is some hundred runs; to a destination of more
+than 8 bits it is some ten stairs (``golden.steps``). A decode family is the float32 value of every code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.formats import Codes, Format, format_named
+from narrowgauge.contracts.formats import FORMATS, Codes, format_named
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.golden.steps import STAIR, fold, spaced, step_table, unfold
 from narrowgauge.reference.behaviour import behaviour_of, standing_of
-from narrowgauge.reference.codec import decode, encode
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import Expected, Interval, expected
 from narrowgauge.reference.faults.registry import FAULTS
@@ -25,8 +27,13 @@ from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
 
+Tensors = Mapping[str, Coded]
+#: how the vectors of one claim are stored, with the tensors of each form besides a quantizer's outputs
+Form = Literal["steps", "stairs", "table", "rows"]
+PARTS: dict[Form, tuple[str, ...]] = {"steps": ("first", "code"), "stairs": STAIR, "table": ("values",), "rows": ("x",)}
+
 SOURCES = ("float32", "bfloat16", "float16")
-#: destinations of more bits have as many steps as codes, and IEEE 754 for a rule
+#: destinations of more bits have as many steps as codes: stairs
 WIDEST = 8
 #: a quantizer's vectors are the rows of this case
 QUANTIZER_CASE = "rows_131"
@@ -34,104 +41,101 @@ QUANTIZER_CASE = "rows_131"
 
 @dataclass(frozen=True)
 class Family:
-    """One file of vectors: a rule at one destination format, for every source."""
+    """One file of vectors: a rule at one destination format for every source, or the values of one format."""
 
-    operation: str
+    operation: str  #: "cast", "quantize", or "decode": a cast to float32, in which every value is exact
     rule: str
     format: str
 
     @property
     def name(self) -> str:
-        return f"{self.operation}-{self.rule}-{self.format}"
+        return f"decode-{self.format}" if self.operation == "decode" else f"{self.operation}-{self.rule}-{self.format}"
 
     @property
     def claims(self) -> list[Claim]:
+        if self.operation == "decode":
+            return [Claim(Cast(self.rule), self.format, "float32")]
         contract = Cast(self.rule) if self.operation == "cast" else Quantize(self.rule)
-        return [Claim(contract, source, self.format) for source in SOURCES]
+        return [Claim(contract, source, self.format) for source in SOURCES if source != self.format]
 
 
 def families() -> Iterator[Family]:
-    """Every family: each distinct cast policy of each format, under its first name, and each recipe."""
+    """Every family: each distinct cast policy of each format, under its first name; each recipe; each small format."""
     seen: set[tuple[str, CastPolicy]] = set()
     for name, named in POLICIES.items():
         for format_name, policy in named.by_format.items():
-            if format_named(format_name).bits <= WIDEST and (format_name, policy) not in seen:
+            if (format_name, policy) not in seen:
                 seen.add((format_name, policy))
                 yield Family("cast", name, format_name)
     for name, recipe in RECIPES.items():
         for destination in recipe.destinations:
             yield Family("quantize", name, destination.format)
+    for fmt in FORMATS.values():
+        if fmt.bits <= WIDEST:
+            yield Family("decode", "ieee", fmt.name)
 
 
 def family_of(claim: Claim) -> Family | None:
     """The family whose vectors hold for a claim, if there is one: the same choices, under whatever name."""
-    if claim.source not in SOURCES:
-        return None
     promised = behaviour_of(claim)
     for family in families():
-        if family.operation == claim.operation and family.format == claim.format:
-            stored = behaviour_of(family.claims[0])
-            if (stored.policy, stored.recipe) == (promised.policy, promised.recipe):
-                return family
+        for stored in family.claims:
+            if (stored.operation, stored.source, stored.format) == (claim.operation, claim.source, claim.format):
+                behaviour = behaviour_of(stored)
+                if (behaviour.policy, behaviour.recipe) == (promised.policy, promised.recipe):
+                    return family
     return None
+
+
+def form_of(claim: Claim) -> Form:
+    """How the vectors of a claim are stored."""
+    if claim.operation == Quantize.operation:
+        return "rows"
+    if format_named(claim.source).bits <= WIDEST:
+        return "table"
+    return "steps" if format_named(claim.format).bits <= WIDEST else "stairs"
+
+
+def layout(claim: Claim) -> dict[str, str]:
+    """The tensors that are stored for a claim: name and format of each."""
+    form = form_of(claim)
+    parts = {part: claim.format if part in ("code", "rise", "values") else claim.source for part in PARTS[form]}
+    return {
+        f"{claim.source}.{part}": name for part, name in (parts | (claim.outputs if form == "rows" else {})).items()
+    }
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
 
 
 def vectors(family: Family) -> dict[str, Coded]:
-    """The tensors of a family's file, by name: ``source.first`` and ``source.code``, or ``source.x`` and outputs."""
-    tensors: dict[str, Coded] = {}
-    for claim in family.claims:
-        if family.operation == "cast":
-            first, code = step_table(format_named(claim.source), format_named(claim.format), behaviour_of(claim).policy)
-            tensors[f"{claim.source}.first"] = Coded(claim.source, first)
-            tensors[f"{claim.source}.code"] = Coded(claim.format, code)
-        else:
-            x = case_named(QUANTIZER_CASE).make(claim)
-            tensors[f"{claim.source}.x"] = x
-            for name, interval in expected(claim, x).items():
-                tensors[f"{claim.source}.{name}"] = interval.low
-    return tensors
+    """The tensors of a family's file, by name: ``source.first`` and ``source.code``, ``source.x`` and outputs, …"""
+    return {name: tensor for claim in family.claims for name, tensor in _vectors(claim).items()}
 
 
-def step_table(source: Format, fmt: Format, policy: CastPolicy) -> tuple[Codes, Codes]:
-    """First source pattern of each run of equal codes, in ascending order of patterns, and the code of each run.
-
-    It is found by bisection, by definition of the cast. Within a sign, and apart from NaN, codes are monotone in the
-    pattern, so a stretch whose ends have one code has no other.
-    """
-
-    def code_at(patterns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        with np.errstate(invalid="ignore"):
-            return encode(decode(patterns.astype(source.storage), source), fmt, policy).astype(np.int64)
-
-    first_nan = (((1 << source.exponent) - 1) << source.mantissa) + 1
-    # A zero stands apart: in a format without one it may be a NaN, as overflow at the other end may be.
-    plus = np.array([0, 1, first_nan], np.int64)
-    starts = np.concatenate([plus, plus + source.sign_bit])
-    ends = np.array([*starts[1:], source.code_count], np.int64) - 1
-    found = [starts]
-    low, high = starts, ends
-    while low.size:
-        changes = code_at(low) != code_at(high)
-        low, high = low[changes], high[changes]
-        adjacent = high - low == 1
-        found.append(high[adjacent])
-        low, high = low[~adjacent], high[~adjacent]
-        middle = (low + high) // 2
-        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-    first = np.unique(np.concatenate(found))
-    code = code_at(first)
-    keep = np.concatenate([[True], code[1:] != code[:-1]])
-    return first[keep].astype(source.storage), code[keep].astype(fmt.storage)
+def _vectors(claim: Claim) -> dict[str, Coded]:
+    form, source, fmt = form_of(claim), format_named(claim.source), format_named(claim.format)
+    arrays: tuple[npt.NDArray[np.integer], ...]
+    if form == "rows":
+        x = case_named(QUANTIZER_CASE).make(claim)
+        outputs = {f"{source.name}.{name}": interval.low for name, interval in expected(claim, x).items()}
+        return {f"{source.name}.x": x} | outputs
+    if form == "table":
+        every = Coded(source.name, np.arange(source.code_count, dtype=source.storage))
+        arrays = (expected(claim, every)["codes"].low.codes,)
+    else:
+        arrays = step_table(source, fmt, behaviour_of(claim).policy)
+        if form == "stairs":
+            arrays = tuple(fold(*arrays))
+    named = zip(layout(claim).items(), arrays, strict=True)
+    return {name: Coded(held, array.astype(format_named(held).storage)) for (name, held), array in named}
 
 
-def flags(family: Family) -> dict[str, int]:
+def flags(family: Family, tensors: Tensors) -> dict[str, int]:
     """The faults that a family's vectors show, each with the number of vectors whose outputs it changes."""
     shown: dict[str, int] = {}
     for claim in family.claims:
-        x, want = as_case(family, claim, vectors(family))
+        x, want = as_case(claim, tensors)
         right = behaviour_of(claim)
         for name, fault in FAULTS.items():
             wrong = fault.applied_to(right)
@@ -142,30 +146,86 @@ def flags(family: Family) -> dict[str, int]:
 
 def authority(family: Family) -> str:
     """On whose word the vectors rest."""
+    if family.operation == "decode":
+        return f"{family.format}: {format_named(family.format).authority}"
     return standing_of(family.claims[0]).authority
 
 
 # --- using -----------------------------------------------------------------------------------------------------------
 
 
-def as_case(family: Family, claim: Claim, tensors: dict[str, Coded]) -> tuple[Coded, Expected]:
-    """Inputs and expected outputs for a claim, from a family's tensors. A run gives its first and its last pattern."""
-    source = claim.source
-    if family.operation == "cast":
-        first, code = tensors[f"{source}.first"].codes, tensors[f"{source}.code"].codes
-        past = np.append(first[1:].astype(np.int64), format_named(source).code_count)
-        patterns = np.stack([first.astype(np.int64), past - 1], axis=1).ravel()
-        x = Coded(source, patterns.astype(format_named(source).storage))
-        return x, {"codes": Interval.exactly(Coded(claim.format, np.repeat(code, 2)))}
-    outputs = {name: Coded(fmt, tensors[f"{source}.{name}"].data) for name, fmt in claim.outputs.items()}
-    return tensors[f"{source}.x"], {name: Interval.exactly(value) for name, value in outputs.items()}
+def steps_of(claim: Claim, tensors: Tensors) -> tuple[npt.NDArray[np.int64], Codes]:
+    """First patterns and codes of the runs of a claim's stored steps or stairs."""
+    if form_of(claim) == "stairs":
+        first, code = unfold(stairs_of(claim, tensors))
+        return first, code.astype(format_named(claim.format).storage)
+    return tensors[f"{claim.source}.first"].codes.astype(np.int64), tensors[f"{claim.source}.code"].codes
 
 
-def expanded(claim: Claim, tensors: dict[str, Coded]) -> Coded | None:
-    """The code of every pattern of a 16-bit source, in order; None for a wider source."""
+def stairs_of(claim: Claim, tensors: Tensors) -> npt.NDArray[np.int64]:
+    return np.stack([tensors[name].codes.astype(np.int64) for name in layout(claim)])
+
+
+def as_case(claim: Claim, tensors: Tensors) -> tuple[Coded, Expected]:
+    """Inputs and expected outputs for a claim, from a family's tensors.
+
+    A run gives its first and its last pattern. Of a stair it is the runs at its ends and in its middle: those between
+    are like them, and are half a million for tfloat32.
+    """
+    source, form = format_named(claim.source), form_of(claim)
+    if form == "rows":
+        outputs = {name: Coded(fmt, tensors[f"{source.name}.{name}"].data) for name, fmt in claim.outputs.items()}
+        return tensors[f"{source.name}.x"], {name: Interval.exactly(value) for name, value in outputs.items()}
+    if form == "table":
+        every = np.arange(source.code_count, dtype=source.storage)
+        return Coded(source.name, every), {"codes": Interval.exactly(tensors[f"{source.name}.values"])}
+    first, code = steps_of(claim, tensors)
+    past = np.append(first[1:], source.code_count)
+    if form == "stairs":
+        stair_first, stride, count, _, _ = stairs_of(claim, tensors)
+        places = [np.clip(place, 0, count - 1) for place in (0, 1, count // 2, count - 2, count - 1)]
+        kept = np.isin(first, np.concatenate([stair_first + place * stride for place in places]))
+        first, code, past = first[kept], code[kept], past[kept]
+    patterns = np.stack([first, past - 1], axis=1).ravel()
+    x = Coded(source.name, patterns.astype(source.storage))
+    return x, {"codes": Interval.exactly(Coded(claim.format, np.repeat(code, 2)))}
+
+
+def looked_up(claim: Claim, tensors: Tensors, patterns: npt.NDArray[np.unsignedinteger]) -> Codes:
+    """The code that a cast's vectors give for each source pattern, same shape."""
+    if form_of(claim) == "table":
+        every = tensors[f"{claim.source}.values"].codes
+        return np.take(every, patterns)
+    first, code = steps_of(claim, tensors)
+    return np.take(code, np.searchsorted(first, patterns.astype(np.int64), side="right") - 1)
+
+
+def expanded(claim: Claim, tensors: Tensors) -> Coded | None:
+    """The code of every pattern of a source of at most 16 bits, in order; None for a wider source or a quantizer."""
     source = format_named(claim.source)
-    if source.bits > 16:
+    if source.bits > 16 or form_of(claim) == "rows":
         return None
-    first, code = tensors[f"{source.name}.first"].codes, tensors[f"{source.name}.code"].codes
-    lengths = np.diff(np.append(first.astype(np.int64), source.code_count))
-    return Coded(claim.format, np.repeat(code, lengths))
+    if form_of(claim) == "table":
+        return tensors[f"{source.name}.values"]
+    first, code = steps_of(claim, tensors)
+    return Coded(claim.format, np.repeat(code, np.diff(np.append(first, source.code_count))))
+
+
+def well_shaped(claim: Claim, tensors: Tensors) -> str:
+    """The first of a claim's tensors whose shape or order is not that of its form; "" if there is none."""
+    form, names = form_of(claim), list(layout(claim))
+    shape = tensors[names[0]].shape
+    for name in names:
+        wanted = (shape[0], 1) if name.endswith(".scale") and shape else shape
+        if tensors[name].shape != wanted or len(shape) != (2 if form == "rows" else 1):
+            return name
+    if form == "table" and shape != (format_named(claim.source).code_count,):
+        return names[0]
+    if form == "stairs" and not spaced(
+        stairs_of(claim, tensors), format_named(claim.source), format_named(claim.format)
+    ):
+        return names[0]
+    first = tensors[names[0]].codes.astype(np.int64)
+    if form == "steps" and (first[:1].tolist() != [0] or not (np.diff(first) > 0).all()):
+        return names[0]
+    return ""

@@ -9,22 +9,20 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.files import write_whole
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.golden.families import (
-    SOURCES,
     Family,
     as_case,
     authority,
-    expanded,
     families,
     family_of,
     flags,
+    layout,
     vectors,
+    well_shaped,
 )
 from narrowgauge.golden.safetensors_file import metadata_of, read, write
 from narrowgauge.reference.expected import Expected
@@ -47,14 +45,15 @@ def regenerate(folder: Path) -> list[str]:
         name = f"{family.name}.safetensors"
         path = folder / name
         before = path.read_bytes() if path.exists() else b""
-        write(path, vectors(family), _metadata(family), typed=False)
+        tensors = vectors(family)
+        write(path, tensors, metadata_for(family), typed=False)
         after = path.read_bytes()
         changed += [name] if before != after else []
         files[name] = {
             "sha256": hashlib.sha256(after).hexdigest(),
             "bytes": len(after),
             "authority": authority(family),
-            "flags": flags(family),
+            "flags": flags(family, tensors),
         }
     manifest = {"schema": SCHEMA, "generator": GENERATOR, "second_oracle": SECOND_ORACLE, "files": files}
     text = json.dumps(manifest, indent=2, sort_keys=True).encode() + b"\n"
@@ -64,7 +63,7 @@ def regenerate(folder: Path) -> list[str]:
     return changed
 
 
-def _metadata(family: Family) -> dict[str, str]:
+def metadata_for(family: Family) -> dict[str, str]:
     return {"schema": SCHEMA, "operation": family.operation, "rule": family.rule, "format": family.format}
 
 
@@ -130,16 +129,15 @@ def load(family: Family, folder: Path) -> dict[str, Coded]:
     metadata = metadata_of(file, path)
     if (schema := metadata.get("schema")) != SCHEMA:
         raise BadInput(f"{path} has schema {schema!r}; this version reads {SCHEMA!r}")
-    if metadata != _metadata(family):
-        raise BadInput(f"{path} says that it holds {metadata}; expected {_metadata(family)}")
-    parts = ("first", "code") if family.operation == "cast" else ("x", *family.claims[0].outputs)
-    names = {f"{source}.{part}" for source in SOURCES for part in parts}
-    if file.tensors.keys() != names:
-        raise BadInput(f"{path} holds {', '.join(sorted(file.tensors)) or 'no tensors'}; expected {sorted(names)}")
-    tensors = {name: stored.as_format(_format_of(family, name)) for name, stored in file.tensors.items()}
-    for name, tensor in tensors.items():
-        if tensor.format != _format_of(family, name) or not tensor.well_formed or not _shaped(name, tensors):
-            raise BadInput(f"{path}: tensor {name!r} {list(tensor.shape)} is not what {family.name} has there")
+    if metadata != metadata_for(family):
+        raise BadInput(f"{path} says that it holds {metadata}; expected {metadata_for(family)}")
+    held = {name: fmt for claim in family.claims for name, fmt in layout(claim).items()}
+    if file.tensors.keys() != held.keys():
+        raise BadInput(f"{path} holds {', '.join(sorted(file.tensors)) or 'no tensors'}; expected {sorted(held)}")
+    tensors = {name: stored.as_format(held[name]) for name, stored in file.tensors.items()}
+    wrong = [name for name, tensor in tensors.items() if tensor.format != held[name] or not tensor.well_formed]
+    for name in wrong or filter(None, (well_shaped(claim, tensors) for claim in family.claims)):
+        raise BadInput(f"{path}: tensor {name!r} {list(tensors[name].shape)} is not what {family.name} has there")
     return tensors
 
 
@@ -148,44 +146,4 @@ def stored_case(claim: Claim, folder: Path) -> tuple[Coded, Expected]:
     family = family_of(claim)
     if family is None:
         raise BadInput(f"{claim}: no golden family holds for it")
-    return as_case(family, claim, load(family, folder))
-
-
-def _format_of(family: Family, tensor: str) -> str:
-    source, _, part = tensor.partition(".")
-    if part in ("first", "x"):
-        return source
-    return "float32" if part == "scale" else family.format
-
-
-def _shaped(name: str, tensors: dict[str, Coded]) -> bool:
-    """Whether a tensor of a family has the shape that goes with the others of its source."""
-    source, _, part = name.partition(".")
-    if part in ("first", "code"):
-        first = tensors[f"{source}.first"].data.astype(np.int64)
-        ascends = first.ndim == 1 and first[:1].tolist() == [0] and bool((np.diff(first) > 0).all())
-        return ascends and tensors[name].shape == first.shape
-    rows = tensors[f"{source}.x"].shape
-    return len(rows) == 2 and tensors[name].shape == ((rows[0], 1) if part == "scale" else rows)
-
-
-def export(folder: Path, target: Path) -> list[Path]:
-    """Write tables that need no bisection to read: a file per cast, the code of every 16-bit pattern in order.
-
-    float32 sources and quantizers keep the form of their family. Returns the files written. Raises ``BadInput`` for a
-    target that is the folder of vectors itself.
-    """
-    if target.resolve() == folder.resolve():
-        raise BadInput(f"export to {target} would overwrite the vectors that are there; give another folder")
-    written = []
-    for family in families():
-        tensors = load(family, folder)
-        out: dict[str, Coded] = {}
-        for claim in family.claims:
-            table = expanded(claim, tensors) if family.operation == "cast" else None
-            kept = {n: t for n, t in tensors.items() if n.startswith(f"{claim.source}.")}
-            out |= kept if table is None else {f"{claim.source}.codes": table}
-        path = target / f"{family.name}.safetensors"
-        write(path, out, _metadata(family), typed=False)
-        written.append(path)
-    return written
+    return as_case(claim, load(family, folder))

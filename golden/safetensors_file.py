@@ -92,10 +92,15 @@ def _stored(path: Path, name: str, entry: Mapping[str, Any]) -> Stored:
 
 
 def write(path: Path, tensors: Mapping[str, Coded], metadata: Mapping[str, Any], *, typed: bool) -> None:
-    """Write a file, whole or not at all. ``typed`` gives tensors their format's dtype, else they are plain integers.
+    """Write a file, whole or not at all. ``typed`` gives tensors their format's dtype, else they are plain integers."""
+    write_whole(path, content_of(path, tensors, metadata, typed=typed))
 
-    The bytes follow from the content alone, which is why this does not use the library's writer: golden files must
-    stay the same under another version of it. The library's reader checks the result in the tests.
+
+def content_of(path: Path, tensors: Mapping[str, Coded], metadata: Mapping[str, Any], *, typed: bool) -> bytes:
+    """The bytes of such a file; ``path`` is for errors alone.
+
+    They follow from the content alone, which is why this does not use the library's writer: golden files must stay
+    the same under another version of it. The library's reader checks the result in the tests.
     """
     header: dict[str, Any] = {"__metadata__": {"narrowgauge": json.dumps(metadata, sort_keys=True)}}
     body = bytearray()
@@ -107,7 +112,7 @@ def write(path: Path, tensors: Mapping[str, Coded], metadata: Mapping[str, Any],
         body += data.tobytes(order="C")
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    write_whole(path, struct.pack("<Q", len(text)) + text + body)
+    return struct.pack("<Q", len(text)) + text + body
 
 
 def _typed(path: Path, name: str, fmt: Format) -> str:

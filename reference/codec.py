@@ -145,10 +145,10 @@ def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy, random:
         raise BadInput(f"rounding={policy.rounding!r}; random bits go with 'stochastic', and only with it")
     with np.errstate(invalid="ignore"):  # a signalling NaN is quieted on its way to float64; its class is all we need
         exact: Values = np.asarray(x, np.float64)
-    if fmt.family == "integer":
-        return _integer(exact, fmt, policy).astype(fmt.storage)
     if policy.negative == "magnitude":
         exact = np.abs(exact)
+    if fmt.family == "integer":
+        return _integer(exact, fmt, policy).astype(fmt.storage)
     negative = np.signbit(exact)
     code = _magnitude(exact, fmt, policy, random)
     if fmt.signed:

@@ -116,11 +116,7 @@ def _stratified(mantissas: int) -> Callable[[Claim], Coded]:
     def make(claim: Claim) -> Coded:
         source = format_named(claim.source)
         head = np.arange(512, dtype=np.uint64)[:, None] << np.uint64(23)
-        random = scrambled(512 * mantissas, seed=1).reshape(512, mantissas)
-        # Half of the mantissas have few bits set at the top and a few ulp below them: where ties are near.
-        near, free = random[:, ::2], random[:, 1::2] & np.uint64(0x7FFFFF)
-        ties = (near & np.uint64(0xFF)) << np.uint64(15) | (near >> np.uint64(8)) % np.uint64(3)
-        patterns = [(head | ties).ravel(), (head | free).ravel()]
+        patterns = [(head | _mantissas(mantissas)).ravel()]
         for name in ("bfloat16", "float16"):
             fmt = FORMATS[name]
             with np.errstate(invalid="ignore"):
@@ -132,6 +128,30 @@ def _stratified(mantissas: int) -> Callable[[Claim], Coded]:
         return _coded(x, source)
 
     return make
+
+
+def _mantissas(count: int) -> npt.NDArray[np.uint64]:
+    """So many different 23-bit mantissas for each of 512 heads, shape [512, count].
+
+    Up to half of them lie where ties are: at most the upper eight bits set, and one ulp either side. The rest have one
+    in each of as many equal stretches.
+    """
+    near = 3 << 8
+    fixed = min(near, count // 2)
+    # 469 has no divisor in common with the 768 of them, so each head begins elsewhere and takes none twice.
+    chosen = (
+        scrambled(512, seed=8)[:, None] % np.uint64(near) + np.arange(fixed, dtype=np.uint64) * np.uint64(469)
+    ) % near
+    upper, ulp = chosen // np.uint64(3), chosen % np.uint64(3)
+    ties = ((upper << np.uint64(15)) + ulp - np.uint64(1)) & np.uint64(0x7FFFFF)
+    free = count - fixed
+    length = (1 << 23) // free
+    within = scrambled(512 * free, seed=1).reshape(512, free) % np.uint64(length - 4)
+    spread = np.arange(free, dtype=np.uint64) * np.uint64(length) + within
+    # Those that hit a tie or a neighbour go on to what is neither.
+    lower = spread & np.uint64(0x7FFF)
+    spread += np.where(lower < 2, np.uint64(2), np.where(lower == 0x7FFF, np.uint64(3), np.uint64(0)))
+    return np.concatenate([ties, spread], axis=1)
 
 
 # --- matrices --------------------------------------------------------------------------------------------------------

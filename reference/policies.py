@@ -341,7 +341,7 @@ def check_fits(policy: CastPolicy, fmt: Format) -> None:
         "negative_zero": policy.negative_zero == "drop" and not floating,
         "subnormals": policy.subnormals == "flush" and not floating,
         "limit": policy.limit is not None and fmt.family == "exponent",
-        "negative": policy.negative != "smallest" and fmt.family != "exponent",
+        "negative": policy.negative != "smallest" and (fmt.signed or (policy.negative == "nan" and nan_code(fmt) < 0)),
         "zero": policy.zero != "smallest" and fmt.family != "exponent",
         "zero_point": policy.zero_point != 0 and fmt.family != "integer",
     }

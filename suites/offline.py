@@ -6,7 +6,7 @@ file holds ``CASE.codes`` (and ``CASE.scale``), as plain unsigned integers or ty
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def judge_files(inputs: Path, outputs: Path, kernel: str, target: str) -> list[J
     expected = {f"{case}.{name}" for case in cases for name in claim.outputs}
     if strange := sorted(answered.tensors.keys() - expected):
         raise BadInput(f"{outputs} holds {', '.join(strange)}; expected {', '.join(sorted(expected))}")
-    return [_judge_case(claim, case, x, answered, kernel, target) for case, x in cases.items()]
+    return [_judge_case(claim, case, x, answered, Replay(kernel, target, "file")) for case, x in cases.items()]
 
 
 def read_inputs(path: Path) -> tuple[Claim, dict[str, Coded]]:
@@ -71,37 +71,58 @@ def _input(path: Path, file: TensorFile, claim: Claim, case: str) -> Coded:
     return x
 
 
-def _judge_case(claim: Claim, case: str, x: Coded, answered: TensorFile, kernel: str, target: str) -> Judged:
+def _judge_case(claim: Claim, case: str, x: Coded, answered: TensorFile, replay: Replay) -> Judged:
     outputs: dict[str, Coded] = {
         name: answered.tensors[f"{case}.{name}"].as_format(format_name)
         for name, format_name in claim.outputs.items()
         if f"{case}.{name}" in answered.tensors
     }
-    row = _row(claim, case, kernel, target)
     if not outputs:
-        return Judged(replace(row, reason=f"the outputs file holds no tensor of case {case!r}", outcome="not_executed"))
-    verdict = judge(claim, x, outputs)
-    row = with_verdict(row, verdict)
-    if claim.operation == Cast.operation and not verdict.malformed and "not_a_code" not in verdict.differences:
-        row = replace(row, portrait=portrait(x, outputs["codes"]))
-    subject = f"{kernel} ({claim.source} to {claim.format}) on {target}, case {case}"
-    message = "" if verdict.result == "passed" else failure_message(verdict, subject)
-    return Judged(row, message, x=x, outputs=outputs)
+        row = replace(replay.row(claim, case), outcome="not_executed")
+        return Judged(replace(row, reason=f"the outputs file holds no tensor of case {case!r}"))
+    return replay.judged(claim, case, x, outputs)
 
 
-def _row(claim: Claim, case: str, kernel: str, target: str) -> Row:
+@dataclass(frozen=True)
+class Replay:
+    """Whose answers are judged, and by what way they came."""
+
+    kernel: str
+    target: str
+    device: str  #: "file" or "stream"
+
+    def judged(
+        self, claim: Claim, case: str, x: Coded, outputs: dict[str, Coded], malformed: tuple[str, ...] = ()
+    ) -> Judged:
+        """The verdict on the outputs of one case; ``malformed`` is what is known to be wrong with their form."""
+        verdict = judge(claim, x, outputs, malformed)
+        row = with_verdict(self.row(claim, case), verdict)
+        if claim.operation == Cast.operation and not verdict.malformed and "not_a_code" not in verdict.differences:
+            row = replace(row, portrait=portrait(x, outputs["codes"]))
+        message = "" if verdict.result == "passed" else failure_message(verdict, self.subject(claim, case))
+        return Judged(row, message, x=x, outputs=outputs)
+
+    def subject(self, claim: Claim, case: str) -> str:
+        return f"{self.kernel} ({claim.source} to {claim.format}) on {self.target}, case {case}"
+
+    def row(self, claim: Claim, case: str) -> Row:
+        """The row of a case that has no verdict yet."""
+        return _row(claim, case, self)
+
+
+def _row(claim: Claim, case: str, replay: Replay) -> Row:
     values: dict[str, Any] = {
-        "id": f"replayed[{claim.source}-{claim.format}-{case}-{kernel}-{target}]",
+        "id": f"replayed[{claim.source}-{claim.format}-{case}-{replay.kernel}-{replay.target}]",
         "operation": claim.operation,
         "rule": claim.rule,
         "source": claim.source,
         "format": claim.format,
         "case": case,
-        "kernel": kernel,
+        "kernel": replay.kernel,
         "owner": "unowned",
         "own": False,
-        "target": target,
-        "device": "file",
+        "target": replay.target,
+        "device": replay.device,
         "how": "replayed",
         "backend": "replayed",
         "result": "not_executed",

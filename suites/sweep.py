@@ -25,7 +25,7 @@ from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.devices.device import RUN, Device
-from narrowgauge.golden.families import step_table
+from narrowgauge.golden.steps import step_table
 from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.codec import values
 from narrowgauge.reference.expected import Expected, Interval

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -26,6 +28,8 @@ start here:
   narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
   narrowgauge judge in.safetensors out.safetensors
                                             judge any program, in any language, on any machine, from files
+  narrowgauge judge --stream cast/ocp_saturate/float32/float8_e4m3fn -- ./your_program
+                                            the same by pipes: patterns in, codes out, one to a line
   narrowgauge identify torch_eager          which named policy a kernel follows, or where it parts from the nearest
   narrowgauge explain "!!!!"                from a symptom to its causes; also a format, a policy, a recipe, a fault
 
@@ -57,7 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(title="subcommands", metavar="COMMAND", required=True)
     for module in SUBCOMMANDS:
         module.register(subparsers)
-    parsed, rest = parser.parse_known_args(arguments)
+    given, program = _apart(sys.argv[1:] if arguments is None else arguments)
+    parsed, rest = parser.parse_known_args([*given, *program[:1]])
+    parsed.program = program
+    if not getattr(parsed, "takes_program", False):
+        rest += program[1:]
     if rest and not getattr(parsed, "passes_on", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
@@ -66,4 +74,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"narrowgauge: {error}", file=sys.stderr)
         return Exit.INFRASTRUCTURE if isinstance(error, Infrastructure) else Exit.BAD_INPUT
     except BrokenPipeError:  # "| head" has seen enough
+        _drop_output()
         return Exit.OK
+
+
+def _apart(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before ``--``, and the program with its arguments that stands behind it, in which no option is ours.
+
+    Its first word takes the place of a positional argument.
+    """
+    given = list(arguments)
+    place = given.index("--") if "--" in given else len(given)
+    return given[:place], given[place + 1 :]
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush go nowhere: it would complain of the same pipe again."""
+    with contextlib.suppress(OSError):  # where the output is no file, nothing will be flushed into it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

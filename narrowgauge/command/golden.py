@@ -8,7 +8,8 @@ from typing import Any
 
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.golden.manifest import VECTORS, drift, export, load_manifest, problems, regenerate
+from narrowgauge.golden.export import KINDS, export
+from narrowgauge.golden.manifest import VECTORS, drift, load_manifest, problems, regenerate
 
 
 def register(subparsers: Any) -> None:
@@ -17,20 +18,31 @@ def register(subparsers: Any) -> None:
         help="check, regenerate or export the golden vectors",
         description="verify: files against the manifest, and against what this version would generate. "
         "regenerate: write them anew; the same tables give the same bytes. "
-        "export: expanded tables that need nothing but a safetensors reader.",
+        "export: expanded tables, edge cases and C headers that need no Python to read, as a folder or an archive.",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, run, text in (
         ("verify", verify, "check files and bytes"),
         ("regenerate", make, "write files and manifest"),
-        ("export", hand_out, "write expanded tables"),
+        ("export", hand_out, "write tables for other languages"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("--golden", type=Path, default=VECTORS, metavar="DIR", help="the folder of vectors")
         if name == "export":
-            action.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="where to write")
+            _add_export(action)
         add_json(action)
         action.set_defaults(run=run)
+
+
+def _add_export(action: argparse.ArgumentParser) -> None:
+    place = "where to write: .tar.gz, .tgz, .zip, or a folder"
+    action.add_argument("-o", "--output", type=Path, required=True, metavar="DIR|FILE", help=place)
+    action.add_argument(
+        "--format", action="append", default=[], metavar="FORMAT", help="this destination format only (may be repeated)"
+    )
+    action.add_argument(
+        "--kind", default="", metavar="KIND[,KIND]", help=f"these kinds of files only: {','.join(KINDS)}"
+    )
 
 
 def verify(arguments: argparse.Namespace, rest: list[str]) -> int:
@@ -59,9 +71,10 @@ def make(arguments: argparse.Namespace, rest: list[str]) -> int:
 
 
 def hand_out(arguments: argparse.Namespace, rest: list[str]) -> int:
-    written = export(arguments.golden, arguments.output)
+    kinds = [kind for kind in arguments.kind.split(",") if kind]
+    files = export(arguments.golden, arguments.output, arguments.format, kinds)
     if arguments.json:
-        print_json({"files": [str(path) for path in written]})
+        print_json({"output": str(arguments.output), "files": files})
     else:
-        print("\n".join(str(path) for path in written))
+        print(f"{arguments.output}: {len(files)} files; README.txt in it says what they are and how to use them")
     return Exit.OK

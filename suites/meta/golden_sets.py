@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.golden.families import Family, families
+from narrowgauge.contracts.formats import FORMATS
+from narrowgauge.golden.families import WIDEST, Family, families
 from narrowgauge.golden.manifest import (
     VECTORS,
     load,
@@ -20,7 +21,10 @@ from narrowgauge.suites.meta import second_derivation as second
 
 Ints = npt.NDArray[np.integer[Any]]
 FAMILIES = {family.name: family for family in families()}
-CASTS = [f for f in FAMILIES.values() if f.operation == "cast"]
+#: casts that are stored as steps, and those that are stored as stairs
+CASTS = [f for f in FAMILIES.values() if f.operation == "cast" and FORMATS[f.format].bits <= WIDEST]
+WIDE = [f for f in FAMILIES.values() if f.operation == "cast" and FORMATS[f.format].bits > WIDEST]
+DECODES = [f for f in FAMILIES.values() if f.operation == "decode"]
 QUANTIZERS = [f for f in FAMILIES.values() if f.operation == "quantize"]
 SATURATING = FAMILIES["cast-ocp_saturate-float8_e4m3fn"]
 FILE = f"{SATURATING.name}.safetensors"

@@ -132,7 +132,7 @@ def fits(policy: Mapping[str, Any], destination: str) -> bool:
         and (layout.has_negative_zero or policy["nan"] != "opposite_zero")
         and (layout.sign != "none" or policy["nan"] not in ("min", "signed_max"))
         and (floating or (policy["subnormals"], policy["negative_zero"]) == ("keep", "keep"))
-        and (destination == E8M0 or policy.get("negative", "smallest") == "smallest")
+        and (layout.sign == "none" or policy.get("negative", "smallest") == "smallest")
         and (destination == E8M0 or policy.get("zero", "smallest") == "smallest")
         and (limit is None or (limit in grid and destination != E8M0))
         and (layout.is_integer or policy.get("zero_point", 0) == 0)

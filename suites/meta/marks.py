@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 
 import pytest
 
@@ -12,3 +14,9 @@ needs_torch = pytest.mark.skipif(
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed: nothing can be drawn"
 )
+COMPILER = next(
+    (path for name in (os.environ.get("CXX"), "g++", "clang++") if name and (path := shutil.which(name))), ""
+)
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C++ compiler: none of $CXX, g++, clang++ is on the path")
+RUSTC = shutil.which("rustc") or ""
+needs_rust = pytest.mark.skipif(not RUSTC, reason="no Rust compiler: rustc is not on the path")

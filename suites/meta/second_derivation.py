@@ -113,7 +113,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "negative": ("smallest", "magnitude", "nan"),
     "zero": ("smallest", "nan"),
 }
-# The fields that a policy may leave out: `negative` and `zero` matter to E8M0 only, `zero_point` to integers only.
+# The fields that a policy may leave out: `negative` matters to unsigned formats only, `zero` to E8M0, `zero_point` to
+# integers.
 DEFAULTS: Mapping[str, object] = {"negative": "smallest", "zero": "smallest", "zero_point": 0}
 
 
@@ -322,19 +323,20 @@ def _integer(number: Number, rule: _Rule) -> int:
     ends = range(-layout.sign_bit, layout.sign_bit) if layout.sign == "complement" else range(layout.codes)
     highest = rule.largest if rule.limited else ends[-1]
     lowest = max(ends[0], -highest) if rule.limited else ends[0]
-    high = number.kind == "inf" and not number.negative
-    low = number.kind == "inf" and number.negative
+    negative = number.negative and not (layout.sign == "none" and rule.negative == "magnitude")
+    high = number.kind == "inf" and not negative
+    low = number.kind == "inf" and negative
     if number.kind == "nan":
-        high = rule.nan == "max" or (rule.nan == "signed_max" and not number.negative)
-        low = rule.nan == "min" or (rule.nan == "signed_max" and number.negative)
+        high = rule.nan == "max" or (rule.nan == "signed_max" and not negative)
+        low = rule.nan == "min" or (rule.nan == "signed_max" and negative)
         if not (high or low or rule.nan == "zero"):
             _nan(layout)
     if high or low:
         return (highest if high else lowest) % layout.codes
     size, rest = divmod(number.magnitude.numerator, number.magnitude.denominator)
-    if rest and _steps_outward(rule.rounding, number.negative, size % 2 == 1, rest, number.magnitude.denominator):
+    if rest and _steps_outward(rule.rounding, negative, size % 2 == 1, rest, number.magnitude.denominator):
         size += 1
-    value = (-size if number.negative else size) + rule.zero_point
+    value = (-size if negative else size) + rule.zero_point
     return min(max(value, lowest), highest) % layout.codes
 
 

@@ -15,11 +15,11 @@ import pytest
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.golden.export import export
 from narrowgauge.golden.manifest import (
     NAME,
     SCHEMA,
     drift,
-    export,
     load,
     load_manifest,
     problems,

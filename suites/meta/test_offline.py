@@ -246,8 +246,13 @@ def test_numbers_that_are_no_codes(asked: Path) -> None:
 # --- observing -------------------------------------------------------------------------------------------------------
 
 #: who gives 448 for all that lies beyond it in e4m3fn, and who gives NaN
-SATURATE = {"ocp_saturate", "onnx_saturate", "ptx_satfinite", "torch_from_2_13", "triton_amd_ocp"}
-NONSATURATE = {"ocp_nonsaturate", "onnx_nonsaturate", "amd_native", "torch_until_2_12", "ml_dtypes"}
+SATURATE = {
+    "ocp_saturate", "onnx_saturate", "onnx_saturate_until_23", "ptx_satfinite", "torch_from_2_13", "triton_amd_ocp",
+    "triton_nvidia", "gfloat_saturate",
+}  # fmt: skip
+NONSATURATE = {
+    "ocp_nonsaturate", "onnx_nonsaturate", "amd_native", "torch_until_2_12", "ml_dtypes", "gfloat_nonsaturate",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -255,7 +260,7 @@ NONSATURATE = {"ocp_nonsaturate", "onnx_nonsaturate", "amd_native", "torch_until
     [
         ("cast/?/float32/float8_e4m3fn", True, SATURATE),
         ("cast/?/float32/float8_e4m3fn", False, NONSATURATE),
-        ("cast/?/float16/float8_e4m3fnuz", True, {"fnuz_saturate", "onnx_saturate"}),
+        ("cast/?/float16/float8_e4m3fnuz", True, {"fnuz_saturate", "onnx_saturate", "gfloat_saturate"}),
     ],
 )
 def test_an_observation_says_what_is_followed(claim: str, saturate: bool, follows: set[str], tmp_path: Path) -> None:

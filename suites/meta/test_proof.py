@@ -118,7 +118,19 @@ def test_the_float32_set_holds_what_it_promises() -> None:
         wanted = np.concatenate([near[near >= 0], payloads]).astype(np.uint32)
         assert np.isin(np.concatenate([wanted, wanted | np.uint32(1 << 31)]), edges).all()
         np.testing.assert_array_equal(x[: edges.size], edges)
-        assert np.bincount(x[edges.size :] >> 23, minlength=512).min() >= 4096
+
+
+@pytest.mark.parametrize(("case", "mantissas"), [("stratified", 64), ("stratified_2m", 4096)])
+def test_every_exponent_has_so_many_mantissas(case: str, mantissas: int) -> None:
+    """All different; in the larger set every tie of eight bits with its neighbours, and every stretch has some."""
+    x = case_named(case).make(CLAIM).data
+    grid = np.sort((x[: 512 * mantissas] & 0x7FFFFF).reshape(512, mantissas).astype(np.int64), axis=1)
+    assert (np.diff(grid) > 0).all()
+    np.testing.assert_array_equal(np.unique(x[: 512 * mantissas] >> 23), np.arange(512))
+    assert np.diff(grid[:, :: mantissas // 16]).max() < 1 << 22
+    if mantissas == 4096:
+        ties = ((np.arange(256)[:, None] << 15) + np.array([-1, 0, 1])).ravel() & 0x7FFFFF
+        assert all(np.isin(ties, row).all() for row in grid[::73])
 
 
 def test_nan_payloads_are_of_every_class() -> None:
@@ -201,7 +213,7 @@ def test_a_wrong_codec_is_caught_and_named(codec: WrongCodec) -> None:
     verdict = judge(claim, x, {"codes": Coded(claim.format, codes)})
     assert verdict.result == "failed"
     named = [e for e in verdict.explanations if e.left == 0]
-    assert [n for e in named for n in e.faults] == ([codec.named] if codec.named else [])
+    assert [n for e in named for n in e.faults] == [codec.named]
 
 
 @pytest.mark.parametrize("right", ["ocp_saturate", "ocp_nonsaturate"])

@@ -118,7 +118,7 @@ class WrongCodec:
 
     name: str
     codes: Callable[[F32], Ints]
-    named: str  #: how the diagnosis names it; "" where the registry has no fault that is this
+    named: str  #: how the diagnosis names it
     right: Callable[[F32], Ints] = saturating
     policy: str = "ocp_saturate"
 
@@ -130,12 +130,14 @@ CODECS = (
     WrongCodec("flush subnormals", subnormals_flushed, "cast.subnormals_flushed"),
     WrongCodec("lost -0", negative_zero_lost, "cast.negative_zero_lost"),
     WrongCodec("overflow to NaN", overflow_to_nan, "cast.overflow_to_nan + cast.infinity_to_nan"),
-    WrongCodec("threshold 448 for 464", threshold_448, "", non_saturating, "ocp_nonsaturate"),
+    WrongCodec(
+        "threshold 448 for 464", threshold_448, "cast.overflow_above_the_largest", non_saturating, "ocp_nonsaturate"
+    ),
     WrongCodec("infinity alone to NaN", infinity_to_nan, "cast.infinity_to_nan"),
     WrongCodec("NaN to max", nan_to_max, "cast.nan_to_max"),
     WrongCodec("double rounding, fp16", through_float16, "cast.double_rounding_float16"),
     WrongCodec("double rounding, bf16", through_bfloat16, "cast.double_rounding_bfloat16"),
-    WrongCodec("sticky bit lost", sticky_lost, ""),
+    WrongCodec("sticky bit lost", sticky_lost, "cast.subnormals_lose_sticky_bits"),
 )
 
 

@@ -1,0 +1,40 @@
+"""The README.txt of an export."""
+
+README = """\
+Golden vectors of narrowgauge: the expected codes of casts, decodings and quantizers, as data for any language.
+
+Codes and patterns are the bits of one element as unsigned integers, little-endian, one element to 1, 2 or 4 bytes
+(formats of 4 and 6 bits: one code to a byte). manifest.json has sha256, length and authority of every file.
+
+A family is one rule at one destination format: cast-RULE-FORMAT, quantize-RULE-FORMAT, or decode-FORMAT.
+
+safetensors/FAMILY.safetensors   all tables of a family as U8, U16 and U32
+npy/FAMILY/TABLE.npy             the same, a file per table, for numpy and its readers
+raw/FAMILY/TABLE.u8 .u16 .u32    the same as bare numbers of so many bits, without a header
+json/FAMILY.json                 edge cases by name: value, pattern, expected code, why (of a decoding: every code)
+header/FAMILY.h                  C99 and C++: the whole cast as ng_expected_RULE_FORMAT_from_SOURCE(pattern),
+                                 the decoding as ng_decode_FORMAT(code); no dependencies
+Quantizers have no json and no header.
+
+TABLE is SOURCE.PART:
+
+codes    for bfloat16 and float16 sources: the code of each of the 65,536 patterns, in their order
+values   of a decoding: the float32 pattern of each code, in their order
+first, code
+         for a float32 source, all 2^32 patterns as runs of equal codes: the first pattern of each run, ascending from
+         0, and its code. The expected code of a pattern is that of the last run that begins at or before it:
+             i = upper_bound(first, first + n, pattern) - first - 1;  expected = code[i];
+first, stride, count, code, rise
+         the same to a destination of more than 8 bits, where runs are evenly spaced: stairs. A stair is count runs, the
+         first at pattern first with this code, each next one stride patterns and rise codes further. The expected
+         code of a pattern is that of the last run, of any stair, that begins at or before it; stairs overlap:
+             best = 0
+             for each stair with first <= pattern:
+                 k = min((pattern - first) / stride, count - 1)
+                 if first + k * stride >= best:  best = first + k * stride;  expected = code + k * rise
+x, codes, scale
+         of a quantizer: its input [rows, columns], its codes, and the scale of each row as float32 pattern
+
+Where the expected code is a NaN, any NaN of the destination format is right, of any sign and payload. Everything else
+is compared bit by bit; there is no tolerance.
+"""
