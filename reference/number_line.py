@@ -3,7 +3,7 @@ read as the format's sibling."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -60,7 +60,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class AtTheTop:
-    """What the named policies of one set of choices give around the largest value, and for infinity and NaN."""
+    """What named policies give around the largest value, and for infinity and NaN."""
 
     names: tuple[str, ...]
     stretches: tuple[Stretch, ...]
@@ -77,15 +77,17 @@ def top_points(fmt: Format) -> list[float]:
 
 
 def at_the_top(fmt: Format) -> list[AtTheTop]:
-    """One entry for each set of choices that a named policy makes for this format, in the order of the table."""
-    groups: dict[CastPolicy, list[str]] = {}
+    """What each named policy of this format gives, those that give the same here together, in the order of the table."""
+    groups: dict[str, AtTheTop] = {}
     for name, named in POLICIES.items():
         if fmt.name in named.by_format:
-            groups.setdefault(named.by_format[fmt.name], []).append(name)
-    return [_at_the_top(fmt, policy, tuple(names)) for policy, names in groups.items()]
+            lane = _at_the_top(fmt, named.by_format[fmt.name])
+            same = groups.setdefault(repr(lane), lane)  # a NaN is not equal to itself
+            groups[repr(lane)] = replace(same, names=(*same.names, name))
+    return list(groups.values())
 
 
-def _at_the_top(fmt: Format, policy: CastPolicy, names: tuple[str, ...]) -> AtTheTop:
+def _at_the_top(fmt: Format, policy: CastPolicy) -> AtTheTop:
     points = top_points(fmt)
     inside = [(a + b) / 2 for a, b in pairwise(points)]
     given = _cast(inside, fmt, policy)
@@ -96,7 +98,7 @@ def _at_the_top(fmt: Format, policy: CastPolicy, names: tuple[str, ...]) -> AtTh
             low = found.pop().low
         found.append(Stretch(low, high, gives, tie))
     infinity, nan = _cast([np.inf, np.nan], fmt, policy)
-    return AtTheTop(names, tuple(found), infinity, nan)
+    return AtTheTop((), tuple(found), infinity, nan)
 
 
 def _cast(reals: list[float], fmt: Format, policy: CastPolicy) -> list[float]:
