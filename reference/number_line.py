@@ -77,7 +77,7 @@ def top_points(fmt: Format) -> list[float]:
 
 
 def at_the_top(fmt: Format) -> list[AtTheTop]:
-    """What each named policy of this format gives, those that give the same here together, in the order of the table."""
+    """What each named policy of this format gives, those that agree here together, in the order of the table."""
     groups: dict[str, AtTheTop] = {}
     for name, named in POLICIES.items():
         if fmt.name in named.by_format:

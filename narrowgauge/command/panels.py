@@ -118,7 +118,7 @@ def spacing(axes: Any, fmt: Format) -> None:
 
 
 def top(axes: Any, fmt: Format) -> None:
-    """What policies give around the largest value: a lane for those that give the same, infinity and NaN at the right."""
+    """What policies give around the largest value, a lane for those that agree; infinity and NaN at the right."""
     lanes, points = at_the_top(fmt), top_points(fmt)
     axes.set_title("around the largest value: what an input becomes (dot: the point itself)", loc="left", fontsize=11)
     axes.set_axis_off()
