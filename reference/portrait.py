@@ -6,13 +6,15 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.reference.codec import largest, unrestricted
+from narrowgauge.reference.codec import WIDEST_TABLE, largest, unrestricted
 from narrowgauge.reference.fast_codec import decode_values
 
 
 def probes(format_name: str) -> dict[str, float]:
-    """Name and value of each place where casts of a format part."""
+    """Name and value of each place where casts of a format part; none for float32 and wider, whose end is no cast's."""
     fmt = format_named(format_name)
+    if fmt.bits > WIDEST_TABLE:
+        return {}
     top = largest(fmt)
     last, beyond = unrestricted(np.array([top, top + 1], np.int64), fmt)
     tie = (last + beyond) / 2

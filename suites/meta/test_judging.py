@@ -21,6 +21,7 @@ from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for, noise
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.message import failure_message
+from narrowgauge.reference.portrait import portrait
 from narrowgauge.suites.meta.killer_policies import MEANT, PLAIN
 
 pytestmark = pytest.mark.meta
@@ -334,3 +335,13 @@ def test_listed_mismatches_are_true() -> None:
         value: npt.NDArray[np.float64] = decode_values(Coded("float32", x.data[m.index][None]))
         assert m.input.startswith(f"{value[0]:.9g} (0x")
         assert f"({int(got['codes'].data[m.index]):#04x})" in m.got
+
+
+def test_a_decode_has_no_portrait() -> None:
+    """float32 has no table of values; and nothing overflows on the way to it."""
+    claim = Claim(Cast("ieee"), E4, "float32")
+    x = cases_for(claim, "smoke")["every_code"]
+    assert portrait(x, behaviour_of(claim).run(x)["codes"]) == {}
+    assert portrait(
+        cases_for(CAST, "smoke")["edges"], behaviour_of(CAST).run(cases_for(CAST, "smoke")["edges"])["codes"]
+    )
