@@ -59,11 +59,12 @@ def _smaller(content: io.BytesIO) -> bytes:
 
 def _figure(fmt: Format, bits: str) -> Any:
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     other = sibling(fmt)
     heights = [LINE, MIDDLE, *([SIBLING] if other else [])]
-    figure = Figure(figsize=(WIDTH, sum(heights) + 0.7), layout="constrained")
-    figure.get_layout_engine().set(h_pad=0.12, w_pad=0.12)
+    layout = ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.12)
+    figure = Figure(figsize=(WIDTH, sum(heights) + 0.7), layout=layout)
     figure.suptitle(f"{fmt.name}: {bits}\n{fmt.authority}", fontsize=13)
     grid = figure.add_gridspec(len(heights), 2, height_ratios=heights, width_ratios=[1, 1.15])
     panels.number_line(figure.add_subplot(grid[0, :]), fmt)
