@@ -22,15 +22,18 @@ answering. narrowgauge compares what a kernel returns, code by code, with a bit-
 """
 EPILOG = """\
 start here:
-  narrowgauge test                          judge torch, ml_dtypes and our Triton kernels on this machine
+  narrowgauge test                          judge torch, ml_dtypes, gfloat and our Triton kernels on this machine
   narrowgauge test --kernels my_kernels.py  judge yours (a function marked with @narrowgauge.kernel)
   narrowgauge test -m fnuz --kernels ...    may they go to MI300?
+  narrowgauge identify torch_eager          which named policy a kernel follows, whatever it claims
+  narrowgauge sweep --kernel torch --format float8_e4m3fn
+                                            all 2^32 inputs
+  narrowgauge cast 500 float8_e4m3fn        one input: what each policy gives, and on whose word
   narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
   narrowgauge judge in.safetensors out.safetensors
                                             judge any program, in any language, on any machine, from files
   narrowgauge judge --stream cast/ocp_saturate/float32/float8_e4m3fn -- ./your_program
-                                            the same by pipes: patterns in, codes out, one to a line
-  narrowgauge identify torch_eager          which named policy a kernel follows, or where it parts from the nearest
+                                            or by pipes
   narrowgauge explain "!!!!"                from a symptom to its causes; also a format, a policy, a recipe, a fault
 
 exit codes: 0 all well, 1 something is wrong (NOT READY), 3 the machine or installation failed, 4 bad input,
