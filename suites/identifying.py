@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from narrowgauge.contracts.errors import BadInput, unknown
+from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim, observe
@@ -66,7 +66,7 @@ def identify_kernel(run: Run, name: str, formats: Sequence[str], sources: Sequen
     ``formats`` and ``sources`` choose among those that it names; empty for all of them.
     Raises ``BadInput`` for a kernel, a format or a source that is not there.
     """
-    plugged = _observed(kernel_named(run, name), formats, sources)
+    plugged = _observed(run.kernel_named(name), formats, sources)
     operation = plugged.kernel.contract.of  # type: ignore[union-attr]  # an observation, as of the line above
     cells = plan_cases([plugged], run.devices, operation, run.depth)
     if not cells:
@@ -76,16 +76,6 @@ def identify_kernel(run: Run, name: str, formats: Sequence[str], sources: Sequen
         )
     for _, group in groupby(cells, key=lambda cell: (cell.claim, cell.device.target)):
         yield found_in(list(_answers(group, run.timeout)))
-
-
-def kernel_named(run: Run, name: str) -> Plugged:
-    """The kernel of that name, the user's own or one of ours."""
-    known = {p.kernel.name: p for p in run.kernels}
-    if name in known:
-        return known[name]
-    error = unknown("kernel", name, known)
-    lacking = "; ".join(f"{module}: {why}" for module, why in sorted(run.missing.items()))
-    raise BadInput(f"{error}{f' (not loaded: {lacking})' if lacking else ''}")
 
 
 def found_in(judged: Sequence[Judged]) -> Found:

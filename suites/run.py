@@ -52,20 +52,26 @@ class Run:
         check_kernels(kernels)
         return kernels
 
-    def place_of(self, name: str) -> tuple[Plugged, Device]:
-        """The kernel of that name, or the first one of a library of that name, and the first device that executes it.
+    def kernel_named(self, name: str) -> Plugged:
+        """The kernel of that name, the user's own or one of ours, or the first one of a library of that name.
 
         Raises ``BadInput`` where there is none.
         """
-        named = [p for p in self.kernels if p.kernel.name == name]
-        found = (named or [p for p in self.kernels if p.kernel.library == name])[:1]
-        if not found:
-            libraries = {p.kernel.library for p in self.kernels if p.kernel.library}
-            raise unknown("kernel or library", name, sorted({p.kernel.name for p in self.kernels} | libraries))
-        devices = [d for d in self.devices if runs_on(found[0], d) and not d.emulates]
+        by_library = {p.kernel.library: p for p in reversed(self.kernels) if p.kernel.library}
+        known = by_library | {p.kernel.name: p for p in self.kernels}
+        if name in known:
+            return known[name]
+        error = unknown("kernel or library", name, known)
+        lacking = "; ".join(f"{module}: {why}" for module, why in sorted(self.missing.items()))
+        raise BadInput(f"{error}{f' (not loaded: {lacking})' if lacking else ''}")
+
+    def place_of(self, plugged: Plugged) -> Device:
+        """The first device that executes a kernel. Raises ``BadInput`` where there is none."""
+        devices = [d for d in self.devices if runs_on(plugged, d) and not d.emulates]
         if not devices:
-            raise BadInput(f"kernel {name!r} is not for {', '.join(d.id for d in self.devices)}: nothing executes it")
-        return found[0], devices[0]
+            where = ", ".join(d.id for d in self.devices)
+            raise BadInput(f"kernel {plugged.kernel.name!r} is not for {where}: nothing executes it")
+        return devices[0]
 
     @cached_property
     def missing(self) -> dict[str, str]:

@@ -43,7 +43,7 @@ Span = tuple[int, int]  #: first and last pattern
 
 
 @dataclass(frozen=True, order=True)
-class Apart:
+class Stretch:
     """A range of consecutive patterns that all gave one wrong code where one other was expected."""
 
     first: int
@@ -87,7 +87,7 @@ class Steps:
             codes[edges[run] : edges[run + 1]] = self.code[begin + run]
         return codes
 
-    def apart(self, first: int, got: npt.NDArray[Any]) -> list[Apart]:
+    def apart(self, first: int, got: npt.NDArray[Any]) -> list[Stretch]:
         """The ranges of a block in which a kernel's codes are not the expected ones. NaN is compared as a class."""
         want = self.filled(first, got.size)
         if np.array_equal(got, want):
@@ -100,7 +100,7 @@ class Steps:
         is_code = (g >= 0) & (g < self.format.code_count)
         both_nan = self.nan[np.where(is_code, g, 0)] & self.nan[w] & is_code
         return [
-            Apart(first + int(begins[run]), first + int(ends[run]), int(g[run]), int(w[run]))
+            Stretch(first + int(begins[run]), first + int(ends[run]), int(g[run]), int(w[run]))
             for run in np.flatnonzero((g != w) & ~both_nan)
         ]
 
@@ -111,7 +111,7 @@ class Record:
 
     identity: dict[str, Any]  #: what must be the same for a record to be taken up: claim, kernel, its distribution
     done: list[Span] = field(default_factory=list)
-    found: list[Apart] = field(default_factory=list)  #: as blocks cut them, in no order
+    found: list[Stretch] = field(default_factory=list)  #: as blocks cut them, in no order
     dropped: int = 0  #: patterns in ranges beyond MOST_RANGES
     #: why a block has no codes: crashed, hung, raised, not executed, or malformed
     stopped: str = ""
@@ -125,9 +125,9 @@ class Record:
         return sum(r.count for r in self.found) + self.dropped
 
     @property
-    def ranges(self) -> list[Apart]:
+    def ranges(self) -> list[Stretch]:
         """The differing ranges in order, those that a block's end had cut as one."""
-        out: list[Apart] = []
+        out: list[Stretch] = []
         for r in sorted(self.found):
             before = out[-1] if out else None
             if before and (before.last + 1, before.got, before.want) == (r.first, r.got, r.want):
@@ -136,7 +136,7 @@ class Record:
                 out.append(r)
         return out
 
-    def add(self, span: Span, found: Sequence[Apart]) -> None:
+    def add(self, span: Span, found: Sequence[Stretch]) -> None:
         """A block is done."""
         room = max(MOST_RANGES - len(self.found), 0)
         self.found += found[:room]
@@ -169,7 +169,7 @@ class Record:
             record = cls(
                 data["identity"],
                 [(int(a), int(b)) for a, b in data["done"]],
-                [Apart(*map(int, r)) for r in data["ranges"]],
+                [Stretch(*map(int, r)) for r in data["ranges"]],
                 int(data["dropped"]),
             )
         except OSError as error:
@@ -263,7 +263,7 @@ def sweep(
             child.close()
 
 
-def _block(device: Device, plugged: Plugged, steps: Steps, span: Span, timeout: float) -> list[Apart] | str:
+def _block(device: Device, plugged: Plugged, steps: Steps, span: Span, timeout: float) -> list[Stretch] | str:
     """The ranges of a block that differ, or why there are no codes to compare."""
     first, count = span[0], span[1] - span[0] + 1
     outcome = device.run_range(plugged, steps.claim, first, count, timeout)
@@ -312,7 +312,7 @@ def _within(at: npt.NDArray[np.int64], spans: Sequence[Span]) -> npt.NDArray[np.
     return inside
 
 
-def shown(found: Apart, steps: Steps) -> tuple[str, ...]:
+def shown(found: Stretch, steps: Steps) -> tuple[str, ...]:
     """Patterns, values, count, got and want of a range, in words."""
     source = format_named(steps.claim.source)
     digits = 2 + source.bits // 4

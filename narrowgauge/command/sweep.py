@@ -24,7 +24,7 @@ from narrowgauge.devices.device import RUN
 from narrowgauge.plugin.screen import Grid, Line, screen, show
 from narrowgauge.reference.message import findings
 from narrowgauge.suites.run import Run
-from narrowgauge.suites.sweep import Apart, Record, Span, Steps, share, shown, sweep, verdict
+from narrowgauge.suites.sweep import Record, Span, Steps, Stretch, share, shown, sweep, verdict
 
 #: how many ranges are printed; --json and --state hold all
 LISTED = 20
@@ -59,7 +59,8 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     run = Run(arguments.kernels, [arguments.device] if arguments.device else (), timeout=arguments.kernel_timeout)
     try:
         run.check()
-        plugged, device = run.place_of(arguments.kernel)
+        plugged = run.kernel_named(arguments.kernel)
+        device = run.place_of(plugged)
         steps = Steps(_claim(arguments, plugged.kernel))
         identity = {
             "claim": str(steps.claim), "kernel": plugged.kernel.name, "device": device.id, **plugged.distribution
@@ -206,7 +207,7 @@ def _texts(
     return lines
 
 
-def _table(ranges: list[Apart], steps: Steps) -> Grid:
+def _table(ranges: list[Stretch], steps: Steps) -> Grid:
     grid = Grid("", ("patterns", "values", "count", "got", "want"))
     for r in ranges:
         grid.lines.append(Line([Text(cell) for cell in shown(r, steps)]))

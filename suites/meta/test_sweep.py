@@ -22,7 +22,7 @@ from narrowgauge.suites.meta import second_derivation
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused
 from narrowgauge.suites.meta.killer_policies import PLAIN
 from narrowgauge.suites.meta.marks import needs_torch
-from narrowgauge.suites.sweep import Apart, Record, Span, Steps, blocks, joined, share, sweep, verdict
+from narrowgauge.suites.sweep import Record, Span, Steps, Stretch, blocks, joined, share, sweep, verdict
 
 pytestmark = [pytest.mark.meta, needs_torch]
 
@@ -170,7 +170,7 @@ def test_ranges_and_the_fault_that_explains_them(host: Device, plug: str, monkey
     """464 is 0x43e8 in bfloat16; the next one up overflows, to the largest finite; then infinity."""
     monkeypatch.setattr(engine, "BLOCK", 4096)  # so that blocks cut the ranges
     record = swept(host, plug, "overflows", workers=2)
-    assert record.ranges == [Apart(0x43E9, 0x7F80, 0x7F, 0x7E), Apart(0xC3E9, 0xFF80, 0x7F, 0xFE)]
+    assert record.ranges == [Stretch(0x43E9, 0x7F80, 0x7F, 0x7E), Stretch(0xC3E9, 0xFF80, 0x7F, 0xFE)]
     (best,) = verdict(record, Steps(HALF)).explanations
     assert best.faults == ("cast.overflow_to_nan + cast.infinity_to_nan",)
     assert best.complete
@@ -178,7 +178,7 @@ def test_ranges_and_the_fault_that_explains_them(host: Device, plug: str, monkey
 
 def test_one_wrong_pattern_of_many_is_found(host: Device, plug: str) -> None:
     record = swept(host, plug, "one_wrong", (0x3F000000, 0x3FFFFFFF), FULL)
-    assert record.ranges == [Apart(0x3F800000, 0x3F800000, 0x39, 0x38)]
+    assert record.ranges == [Stretch(0x3F800000, 0x3F800000, 0x39, 0x38)]
     assert verdict(record, Steps(FULL)).result == "failed"
 
 
@@ -190,7 +190,7 @@ def test_a_crash_stops_the_sweep_and_is_not_done(host: Device, plug: str) -> Non
 
 def test_numbers_that_are_no_codes(host: Device, plug: str) -> None:
     record = swept(host, plug, "too_wide")
-    assert record.ranges == [Apart(0x4000, 0x4000, 0x140, 0x40)]
+    assert record.ranges == [Stretch(0x4000, 0x4000, 0x140, 0x40)]
     assert verdict(record, Steps(HALF)).differences == {"not_a_code": 1}
 
 
@@ -201,8 +201,8 @@ def test_a_wrong_shape(host: Device, plug: str) -> None:
 def test_more_ranges_than_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "MOST_RANGES", 3)
     record = Record({})
-    record.add((0, 9), [Apart(k, k + 1, 1, 0) for k in (0, 4, 8)][:2])
-    record.add((10, 19), [Apart(k, k + 1, 1, 0) for k in (10, 14, 18)])
+    record.add((0, 9), [Stretch(k, k + 1, 1, 0) for k in (0, 4, 8)][:2])
+    record.add((10, 19), [Stretch(k, k + 1, 1, 0) for k in (10, 14, 18)])
     assert (len(record.ranges), record.dropped, record.differing) == (3, 4, 10)
 
 
