@@ -64,11 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(title="subcommands", metavar="COMMAND", required=True)
     for module in SUBCOMMANDS:
         module.register(subparsers)
-    given, program = _apart(sys.argv[1:] if arguments is None else arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    program: list[str] = []
+    chosen = subparsers.choices.get(given[0]) if given else None
+    if chosen is not None and chosen.get_default("takes_program"):
+        given, program = _apart(given)
     parsed, rest = parser.parse_known_args([*given, *program[:1]])
     parsed.program = program
-    if not getattr(parsed, "takes_program", False):
-        rest += program[1:]
     if rest and not getattr(parsed, "passes_on", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
@@ -81,12 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Exit.OK
 
 
-def _apart(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def _apart(given: list[str]) -> tuple[list[str], list[str]]:
     """What stands before ``--``, and the program with its arguments that stands behind it, in which no option is ours.
 
     Its first word takes the place of a positional argument.
     """
-    given = list(arguments)
     place = given.index("--") if "--" in given else len(given)
     return given[:place], given[place + 1 :]
 

@@ -375,6 +375,12 @@ def _refusals() -> Iterator[str]:
         "an unknown step": lambda: steps.run_chain(("x", ("sqrt",)), {"x": np.float32(1)}),
         "a vector for a quantizer": lambda: quantizer.quantize(vector, recipes.resolve(RECIPES[0]), "float8_e4m3fn"),
     }
+    for name in ("fp8", "NVFP4"):
+        try:
+            formats.format_named(name)
+        except Exception as error:
+            if "not one format" not in str(error):
+                yield f"{name} is taken for a misspelling"
     for what, call in refused.items():
         try:
             call()

@@ -28,6 +28,7 @@ from narrowgauge.suites.meta.golden_sets import (
     policy_of,
     stored,
 )
+from narrowgauge.suites.meta.killer_policies import MEANT
 from narrowgauge.suites.meta.test_golden_damage import change_manifest
 
 pytestmark = pytest.mark.meta
@@ -42,21 +43,28 @@ def as_float32(patterns: Ints, source: str) -> np.ndarray[tuple[int], np.dtype[n
         return np.asarray(patterns.astype(FORMATS[source].storage).view(types[source]), np.float32)
 
 
-def of_upper_19_bits(bits: Ints, rule: str) -> Ints:
+def of_upper_19_bits(bits: Ints, rounding: object) -> Ints:
     """tfloat32 by integer arithmetic on float32 patterns: what is added before the lower 13 bits are cut."""
-    added = {"ieee": 0xFFF + (bits >> 13 & 1), "ptx_tf32_rna": 0x1000 + 0 * bits, "tf32_truncated": 0 * bits}[rule]
-    return np.right_shift(bits + added, 13)
+    added = {"nearest_even": 0xFFF + (bits >> 13 & 1), "nearest_away": 0x1000 + 0 * bits, "toward_zero": 0 * bits}
+    return np.right_shift(bits + added[str(rounding)], 13)
 
 
 def by_others(patterns: Ints, claim: Claim) -> Ints:
     """The codes of source patterns by numpy, ml_dtypes or integer arithmetic; NaN of any kind."""
     value = as_float32(patterns, claim.source)
-    bits = value.view(np.uint32).astype(np.int64)
+    meant = MEANT[claim.rule][claim.format]
     if claim.format == "tfloat32":
-        return np.where(np.isnan(value), 0x3FE00, of_upper_19_bits(bits, claim.rule))
-    types = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
-    with np.errstate(over="ignore", invalid="ignore"):
-        return value.astype(types[claim.format]).view(FORMATS[claim.format].storage).astype(np.int64)
+        bits = value.view(np.uint32).astype(np.int64)
+        codes = np.where(np.isnan(value), 0x3FE00, of_upper_19_bits(bits, meant["rounding"]))
+    else:
+        types = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+        with np.errstate(over="ignore", invalid="ignore"):
+            codes = value.astype(types[claim.format]).view(FORMATS[claim.format].storage).astype(np.int64)
+    if meant["overflow"] == meant["infinity"] == "special":
+        return codes
+    fmt = FORMATS[claim.format]
+    infinite = (codes & (fmt.sign_bit - 1)) == ((1 << fmt.exponent) - 1) << fmt.mantissa
+    return np.where(infinite, codes - 1, codes)  # saturating: the code before infinity is the largest
 
 
 def nan_as_one(codes: Ints, format_name: str) -> Ints:

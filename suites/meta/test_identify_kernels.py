@@ -199,7 +199,9 @@ def test_the_command_on_a_kernel_without_an_answer(capsys: pytest.CaptureFixture
 
 @pytest.mark.usefixtures("here")
 def test_the_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "unknown kernel or library 'all_but_on'; did you mean all_but_one" in refused(["identify", "all_but_on"], capsys)
+    assert "unknown kernel or library 'all_but_on'; did you mean all_but_one" in refused(
+        ["identify", "all_but_on"], capsys
+    )
     text = refused(["identify", "short", "--format", "e5m2"], capsys)
     assert "kernel 'short' does not name format 'float8_e5m2'; it names float8_e4m3fn" in text
     text = refused(["identify", "short", "--source", "float32"], capsys)

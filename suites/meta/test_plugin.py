@@ -91,8 +91,9 @@ def test_xdist_gives_the_same_rows(tmp_path: Path) -> None:
         assert "host" in ledger(tmp_path)["devices"]  # type: ignore[operator]
     assert rows[0] == rows[1]
     # half_away: edges, stratified and vectors. ml_dtypes: 11 formats of at most 8 bits from three sources, three rows
-    # each (edges; stratified or every_code; vectors); bfloat16 from float32 two, from each 16-bit source every_code.
-    assert len(rows[0]) == 3 + 11 * 3 * 3 + 2 + 1 + 1
+    # each (edges; stratified or every_code; vectors); bfloat16 from float32 three, from float16 every_code and vectors,
+    # from itself every_code.
+    assert len(rows[0]) == 3 + 11 * 3 * 3 + 3 + 2 + 1
 
 
 def test_a_crash_or_a_hang_costs_one_line(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_cannot_be_asked(arguments: list[str], words: str, capsys: pytest.C
     [
         (["judge", "--stream", FEW], "the following arguments are required: OUT"),
         (["judge", "--stram", FEW, "--", "x"], "unrecognized arguments: --stram"),
-        (["devices", "--", "x", "y"], "unrecognized arguments: x y"),
+        (["devices", "--", "x", "y"], "unrecognized arguments: -- x y"),
         (["judge", "--stream", FEW, "-", "x"], "unrecognized arguments: x"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
