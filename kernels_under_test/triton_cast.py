@@ -12,16 +12,20 @@ from narrowgauge.kernels_under_test.triton_codec import (
     BLOCK,
     LAYOUTS,
     decode,
+    decode_e8m0,
+    decode_integer,
     encode,
     encode_e8m0,
     encode_integer,
     load_float32_bits,
+    store_float32_bits,
 )
 
 SOURCES = ("float32", "bfloat16", "float16")
 OCP, FNUZ = ("float8_e4m3fn", "float8_e5m2"), ("float8_e4m3fnuz", "float8_e5m2fnuz")
 IEEE_LIKE = ("float8_e4m3", "float8_e3m4")
 FINITE = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
+E8M0, INTEGERS = "float8_e8m0fnu", ("int8", "uint8", "int4", "uint4")
 NARROW = (*OCP, *FNUZ, *IEEE_LIKE, "float8_e4m3b11fnuz", *FINITE)
 TRITON_TYPES = {
     "float8_e4m3fn": tl.float8e4nv,
@@ -64,13 +68,29 @@ def soft_integer(
 
 @triton.jit
 def soft_decode(
-    codes, out, count, MANTISSA: tl.constexpr, BIAS: tl.constexpr, TOP: tl.constexpr, SIGN: tl.constexpr,
-    INFINITY: tl.constexpr, NAN: tl.constexpr, TINY: tl.constexpr, BLOCK: tl.constexpr,
+    codes, out, count, TO: tl.constexpr, MANTISSA: tl.constexpr, BIAS: tl.constexpr, TOP: tl.constexpr,
+    SIGN: tl.constexpr, INFINITY: tl.constexpr, NAN: tl.constexpr, TINY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < count
     code = tl.load(codes + offsets, mask, other=0).to(tl.int32)
-    tl.store(out + offsets, decode(code, MANTISSA, BIAS, TOP, SIGN, INFINITY, NAN, TINY), mask)
+    store_float32_bits(out, offsets, decode(code, MANTISSA, BIAS, TOP, SIGN, INFINITY, NAN, TINY), mask, TO)
+
+
+@triton.jit
+def soft_decode_e8m0(codes, out, count, TO: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < count
+    code = tl.load(codes + offsets, mask, other=0).to(tl.int32)
+    store_float32_bits(out, offsets, decode_e8m0(code), mask, TO)
+
+
+@triton.jit
+def soft_decode_integer(codes, out, count, TO: tl.constexpr, SIGN: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < count
+    code = tl.load(codes + offsets, mask, other=0).to(tl.int32)
+    store_float32_bits(out, offsets, decode_integer(code, SIGN), mask, TO)
 
 
 @triton.jit
@@ -116,18 +136,24 @@ def launch_native(x, format):
     return codes
 
 
-def launch_decode(codes, format):
-    """float32 values of codes, any shape."""
-    fmt, layout = format_named(format), LAYOUTS[format]
+def launch_decode(codes, source, format):
+    """Values of codes, any shape, as patterns of float32, bfloat16 or float16."""
+    fmt, to = format_named(source), SOURCES.index(format)
     codes = codes.contiguous().view(torch.uint8)
-    out = torch.empty(codes.shape, dtype=torch.int32, device=codes.device)
-    if codes.numel():
-        tiny = 2.0 ** (1 - fmt.bias - fmt.mantissa)
+    out = torch.empty(codes.shape, dtype=torch.int32 if to == 0 else torch.int16, device=codes.device)
+    if not codes.numel():
+        return out
+    if source == E8M0:
+        soft_decode_e8m0[_grid(codes)](codes, out, codes.numel(), to, BLOCK)
+    elif source in INTEGERS:
+        soft_decode_integer[_grid(codes)](codes, out, codes.numel(), to, fmt.sign_bit, BLOCK)
+    else:
+        layout, tiny = LAYOUTS[source], 2.0 ** (1 - fmt.bias - fmt.mantissa)
         soft_decode[_grid(codes)](
-            codes, out, codes.numel(), layout.mantissa, layout.bias, layout.top, layout.sign, layout.infinity,
+            codes, out, codes.numel(), to, layout.mantissa, layout.bias, layout.top, layout.sign, layout.infinity,
             layout.nan, tiny, BLOCK,
         )  # fmt: skip
-    return out.view(torch.float32)
+    return out
 
 
 # --- the kernels -----------------------------------------------------------------------------------------------------
@@ -163,26 +189,26 @@ def triton_soft_finite(x, format):
     return launch_soft(x, format, saturate=True)
 
 
-@kernel(Cast("ptx_ue8m0_rp_satfinite"), ["float8_e8m0fnu"], SOURCES, owner="narrowgauge", conversion="soft")
+@kernel(Cast("ptx_ue8m0_rp_satfinite"), [E8M0], SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_e8m0_up(x, format):
     return _launch(soft_e8m0, x, 1, 254)
 
 
-@kernel(Cast("ptx_ue8m0_rz_satfinite"), ["float8_e8m0fnu"], SOURCES, owner="narrowgauge", conversion="soft")
+@kernel(Cast("ptx_ue8m0_rz_satfinite"), [E8M0], SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_e8m0_down(x, format):
     return _launch(soft_e8m0, x, 0x800000, 254)
 
 
-@kernel(Cast("integer_nearest"), ["int8", "uint8", "int4", "uint4"], SOURCES, owner="narrowgauge", conversion="soft")
+@kernel(Cast("integer_nearest"), INTEGERS, SOURCES, owner="narrowgauge", conversion="soft")
 def triton_soft_integer(x, format):
     fmt = format_named(format)
     low, high = (-fmt.sign_bit, fmt.sign_bit - 1) if fmt.signed else (0, fmt.code_count - 1)
     return _launch(soft_integer, x, low, high, fmt.code_count - 1)
 
 
-@kernel(Cast("ieee"), ["float32"], NARROW, owner="narrowgauge", conversion="soft")
+@kernel(Cast("ieee"), SOURCES, (*NARROW, E8M0, *INTEGERS), owner="narrowgauge", conversion="soft")
 def triton_soft_decode(x, format, source):
-    return launch_decode(x, source)
+    return launch_decode(x, source, format)
 
 
 @kernel(Cast("ocp_saturate"), OCP, SOURCES, owner="triton", conversion="native", library="triton")

@@ -98,7 +98,7 @@ def encode(
 
 @triton.jit
 def encode_e8m0(bits, UP: tl.constexpr, OVER: tl.constexpr):
-    """E8M0 codes (int32) of float32 patterns. Zero and negative values give code 0.
+    """E8M0 codes (int32) of the magnitudes of float32 patterns. Zero gives code 0.
 
     UP is the fraction, as a pattern, from which the next power of two is taken: 1 to round up, 0x400000 to the nearest
     with ties away, 0x800000 never.
@@ -111,7 +111,6 @@ def encode_e8m0(bits, UP: tl.constexpr, OVER: tl.constexpr):
     code = tl.where(field > 0, field + tl.where(fraction >= UP, 1, 0), tl.where(low, 1, 0))
     code = tl.where(code > 254, OVER, code)
     code = tl.where(magnitude == 0x7F800000, OVER, code)
-    code = tl.where(bits < 0, 0, code)
     return tl.where(magnitude > 0x7F800000, 255, code)
 
 
@@ -150,3 +149,30 @@ def decode(
         if NAN >= 0:
             bits = tl.where((magnitude > TOP) & (magnitude != INFINITY), 0x7FC00000, bits)
         return bits | sign
+
+
+@triton.jit
+def decode_e8m0(code):
+    """float32 patterns (int32) of E8M0 codes (int32): 2^-127 is a subnormal, 255 is NaN."""
+    bits = tl.where(code == 0, 0x400000, code << 23)
+    return tl.where(code == 255, 0x7FC00000, bits)
+
+
+@triton.jit
+def decode_integer(code, SIGN: tl.constexpr):
+    """float32 patterns (int32) of integer codes (int32); SIGN is 0 for an unsigned format."""
+    value = code - ((code & SIGN) << 1)
+    return value.to(tl.float32).to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def store_float32_bits(pointer, offsets, bits, mask, TO: tl.constexpr):
+    """Store float32 patterns (int32) as patterns of float32 (TO is 0), bfloat16 (1) or float16 (2), ties to even."""
+    if TO == 0:
+        tl.store(pointer + offsets, bits, mask)
+    elif TO == 1:
+        code = encode(bits, 7, 127, 0x7F7F, 0x8000, 0x7F80, 0x7F80, 0x7FC0, 0x7FC0, True)
+        tl.store(pointer + offsets, code.to(tl.int16), mask)
+    else:
+        code = encode(bits, 10, 15, 0x7BFF, 0x8000, 0x7C00, 0x7C00, 0x7E00, 0x7E00, True)
+        tl.store(pointer + offsets, code.to(tl.int16), mask)

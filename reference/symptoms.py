@@ -69,6 +69,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
             "cast.e4m3_and_e5m2_confused",
             "cast.overflow_wraps",
             "cast.magnitude_of_negative",
+            "e8m0.negative_to_smallest",
         ),
         "Compare scales with amax / 448 row by row; give the kernel rows of known, different magnitude.",
     ),

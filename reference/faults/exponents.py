@@ -48,6 +48,14 @@ FAULTS = (
         ("gfloat e8m0, measured",),
     ),
     Fault(
+        "e8m0.negative_to_smallest",
+        "EXPONENT",
+        edits.within("exponent", edits.policy(negative="smallest")),
+        "the scale of a negative value is 2^-127",
+        "a negative value is clamped to the smallest code, where the contract takes its magnitude",
+        (),
+    ),
+    Fault(
         "e8m0.lowest_binade_up",
         "EXPONENT",
         value_edits.coded(value_edits.lowest_binade_up, lambda b: _is_exponent(b) and value_edits.rounds_to_nearest(b)),
