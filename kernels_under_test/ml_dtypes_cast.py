@@ -1,4 +1,4 @@
-"""ml_dtypes' astype, the cast of NumPy, JAX and ONNX's reference. One release had another rule, so its claim follows."""
+"""ml_dtypes' astype, the cast of NumPy, JAX and ONNX's reference. Its claim follows the version: 0.5.0 was another."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "torch_until_2_12",
             TORCH,
             "measured",
-            "released torch wheels 2.1.2 to 2.12.1, CPU, 2026-11-30 (docs/proof.md, \"Torch by version\"): overflow and "
+            'released torch wheels 2.1.2 to 2.12.1, CPU, 2026-11-30 (docs/proof.md, "Torch by version"): overflow and '
             "infinity give NaN in e4m3fn and FNUZ, infinity in e5m2; e8m0 (from 2.7) ignores the sign",
             "torch >=2.1,<2.13",
         ),
@@ -103,31 +103,31 @@ POLICIES: dict[str, NamedPolicy] = {
             "torch_from_2_13",
             TORCH | {"float8_e4m3fn": SATURATE},
             "measured",
-            "released torch wheels 2.13.0 to 2.14.1, CPU, 2026-11-30 (pytorch#178817; docs/proof.md, \"Torch by "
-            "version\"): e4m3fn saturates, infinity too; all else as before",
+            'released torch wheels 2.13.0 to 2.14.1, CPU, 2026-11-30 (pytorch#178817; docs/proof.md, "Torch by '
+            'version"): e4m3fn saturates, infinity too; all else as before',
             "torch >=2.13,<=2.14.1",
         ),
         NamedPolicy(
             "torch_ieee",
             _all(("bfloat16", "float16"), NONSATURATE),
             "measured",
-            "released torch wheels 2.1.2 to 2.14.1, CPU, 2026-11-30 (docs/proof.md, \"Torch by version\")",
+            'released torch wheels 2.1.2 to 2.14.1, CPU, 2026-11-30 (docs/proof.md, "Torch by version")',
             "torch >=2.1,<=2.14.1",
         ),
         NamedPolicy(
             "ml_dtypes",
             ML_DTYPES,
             "measured",
-            "ml_dtypes 0.5.1 to 0.6.0 astype, 2026-11-30 (ml_dtypes#147, #260: NaN is intended); fp4 and fp6 make a zero "
-            "of a NaN, its sign turned round",
+            "ml_dtypes 0.5.1 to 0.6.0 astype, 2026-11-30 (ml_dtypes#147, #260: NaN is intended); fp4 and fp6 make a "
+            "zero of a NaN, its sign turned round",
             "ml_dtypes >=0.5.1,<=0.6",
         ),
         NamedPolicy(
             "ml_dtypes_0_5_0",
             ML_DTYPES | {E8M0: CastPolicy("nearest_even", "special", "special", negative="nan", zero="nan")},
             "measured",
-            "ml_dtypes 0.5.0 astype, 2026-11-30: in e8m0 1.5 x 2^e goes to the even code, later upward; all else is the "
-            "same",
+            "ml_dtypes 0.5.0 astype, 2026-11-30: in e8m0 1.5 x 2^e goes to the even code, later upward; all else is "
+            "the same",
             "ml_dtypes ==0.5.0",
         ),
         NamedPolicy(
@@ -136,15 +136,16 @@ POLICIES: dict[str, NamedPolicy] = {
             | _all(FINITE, CastPolicy(nan="zero"))
             | {E8M0: CastPolicy("nearest_even", "max", "max")},
             "measured",
-            "gfloat 0.5.1 and 0.5.2, 2026-11-30, round_ndarray(sat=True) and encode_ndarray; it refuses a NaN in fp4 and fp6, where our "
-            "kernel gives it 0 instead",
+            "gfloat 0.5.1 and 0.5.2, 2026-11-30, round_ndarray(sat=True) and encode_ndarray; it refuses a NaN in fp4 "
+            "and fp6, where our kernel gives it 0 instead",
             "gfloat >=0.5.1,<=0.5.2",
         ),
         NamedPolicy(
             "gfloat_nonsaturate",
             _all((*OCP, *FNUZ, *IEEE[1:], B11), NONSATURATE) | {E8M0: CastPolicy("nearest_even", "special", "special")},
             "measured",
-            "gfloat 0.5.1 and 0.5.2, 2026-11-30, round_ndarray(sat=False) and encode_ndarray; in fp4 and fp6 it refuses overflow",
+            "gfloat 0.5.1 and 0.5.2, 2026-11-30, round_ndarray(sat=False) and encode_ndarray; in fp4 and fp6 it "
+            "refuses overflow",
             "gfloat >=0.5.1,<=0.5.2",
         ),
         NamedPolicy(

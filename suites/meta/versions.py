@@ -1,4 +1,4 @@
-"""What the casts of released versions of libraries gave (versions.json): how it is recorded, and the tables of it.
+"""What the casts of released versions of libraries gave (versions.json): how it is recorded, and what policies say.
 
 To add a version of torch, in an environment that has it (neither narrowgauge nor NVIDIA's libraries are needed there):
 
@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from itertools import groupby
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -116,23 +116,23 @@ def inputs(source: str) -> Coded:
 
 
 def of_folder(folder: Path) -> Iterator[tuple[Key, str, proof.Codes]]:
-    """The codes that measure_torch.py left: cast, layout of the input tensor, codes."""
-    for source in ("float32", *WIDE):
-        for name in (*FORMATS_OF_TORCH, *WIDE):
-            for layout in ("contiguous", "strided"):
-                path = folder / f"{source}-{name}-{layout}"
-                if path.is_file():
-                    codes = np.frombuffer(path.read_bytes(), FORMATS[name].storage)
-                    if codes.size != inputs(source).data.size:
-                        raise BadInput(f"{path} has {codes.size:,} codes, not {inputs(source).data.size:,}: measure anew")
-                    yield ("torch_eager", source, name), layout, codes
+    """The codes that measure_torch.py left: cast, layout of the input tensor, codes. Raises ``BadInput`` for a file of
+    another length than the set's."""
+    for source, name, layout in product(("float32", *WIDE), (*FORMATS_OF_TORCH, *WIDE), ("contiguous", "strided")):
+        path = folder / f"{source}-{name}-{layout}"
+        if path.is_file():
+            codes, count = np.frombuffer(path.read_bytes(), FORMATS[name].storage), inputs(source).data.size
+            if codes.size != count:
+                raise BadInput(f"{path} has {codes.size:,} codes, not {count:,}: measure with the inputs of today")
+            yield ("torch_eager", source, name), layout, codes
 
 
 def of_installed(library: str) -> Iterator[tuple[Key, str, proof.Codes]]:
     """The same of a library that runs in this process."""
     for kernel in KERNELS[library]:
         for claim in proof.record_of(kernel).claims:
-            yield (kernel, claim.source, claim.format), "contiguous", proof.ask_here(claim, inputs(claim.source), kernel)
+            codes = proof.ask_here(claim, inputs(claim.source), kernel)
+            yield (kernel, claim.source, claim.format), "contiguous", codes
 
 
 def digest(codes: proof.Codes, format_name: str) -> str:
@@ -164,7 +164,9 @@ def recorded(data: Measured, wheel: Wheel, asked: Iterator[tuple[Key, str, proof
         same = found.get(key) or next((a for a in old if a.key == key and a.digest == digest(codes, key[2])), None)
         answer = same or new_answer(key, codes, wheel.version)
         if key in found and digest(codes, key[2]) != answer.digest:
-            raise BadInput(f"{wheel.library} {wheel.version}, {key}: {layout} gives other codes than what was read first")
+            raise BadInput(
+                f"{wheel.library} {wheel.version}, {key}: {layout} gives other codes than what was read first"
+            )
         found[key] = replace(answer, versions=tuple(sorted({*answer.versions, wheel.version}, key=Version)))
     kept = [a for a in old if (a.key, a.digest) not in {(f.key, f.digest) for f in found.values()}]
     answers = sorted([*kept, *found.values()], key=lambda a: (*a.key, Version(a.versions[0])))
@@ -212,51 +214,25 @@ def digest_of_policy(policy: CastPolicy, source: str, format_name: str, known: t
     return digest(codes, format_name)
 
 
-# --- the tables of docs/proof.md -------------------------------------------------------------------------------------
-
-#: the readable inputs of the table, of the formats of floating point and of E8M0
-SHOWN = ("464", "465", "2^20", "inf", "-inf", "nan", "-0", "1.5")
-SHOWN_OF_E8M0 = ("0", "-1", "3", "1.25 x 2^-127", "1.5 x 2^127", "inf", "nan")
-
-
-def wheel_table(data: Measured) -> str:
-    return proof.table(
-        ("library", "version", "wheel", "measured", "how"),
-        ((w.library, w.version, w.wheel, w.measured, w.how) for w in data.wheels),
-    )
-
-
-def version_tables(data: Measured) -> Iterator[str]:
-    """For each cast from float32, the versions between which nothing changed (from no source), and some codes."""
-    for exponent in (False, True):
-        probes = SHOWN_OF_E8M0 if exponent else SHOWN
-        rows = [
-            (name, kernel, span(versions), f"{policy}{' *' if parts else ''}", *(codes[p] for p in probes))
-            for name, kernel, versions, policy, parts, codes in _runs(data)
-            if (FORMATS[name].family == "exponent") == exponent
-        ]
-        yield proof.table(("format", "kernel", "versions", "policy", *probes), rows)
-
-
 def span(versions: Sequence[str]) -> str:
     return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
-def _runs(data: Measured) -> Iterator[tuple[str, str, list[str], str, bool, Mapping[str, str]]]:
-    """Format, kernel, versions of one answer, their policy, whether an exception is listed, and codes."""
-    casts = sorted({(a.format, a.kernel) for a in data.answers if a.source == "float32"})
-    for name, kernel in casts:
-        library = proof.LIBRARIES[kernel]
-        each = {v: _answers(data.of(library, v), kernel, name) for v in data.versions_of(library)}
-        for answers, group in groupby((v for v in each if each[v]), key=lambda v: each[v]):
-            versions = list(group)
-            parts = bool(exceptions(kernel, versions[0], name))
-            codes = next(a.codes for a in answers if a.source == "float32")
-            yield name, kernel, versions, policy_of(kernel, versions[0], name), parts, codes
-
-
-def _answers(found: Mapping[Key, Answer], kernel: str, name: str) -> list[Answer]:
-    return [a for key, a in found.items() if key[0] == kernel and key[2] == name]
+def news(data: Measured, library: str, version: str, found: Mapping[Key, str]) -> str:
+    """Why the digests found with a version are not what was recorded, and what to do; "" where they are."""
+    listed = data.versions_of(library)
+    each = {v: {key: a.digest for key, a in data.of(library, v).items()} for v in listed}
+    if version not in listed:
+        same = [v for v in listed if each[v] == found]
+        return (
+            f"{library} {version} was never measured; what was is {', '.join(listed)}. Its casts are those of "
+            f"{span(same) if same else 'no version that was'}. Record it as the head of suites/meta/versions.py says, and "
+            "widen the ranges in reference/policies.py, suites/meta/disagreements.py and ci/waivers.toml; one that casts "
+            "as none did needs a policy of its own and a line in kernels_under_test/by_version.py."
+        )
+    wrong = [key for key in sorted(each[version] | dict(found)) if each[version].get(key) != found.get(key)]
+    told = ", ".join("/".join(key) for key in wrong)
+    return f"{library} {version} does not give what was recorded of it: {told}" if wrong else ""
 
 
 def main(arguments: list[str]) -> None:
