@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -226,9 +226,9 @@ def news(data: Measured, library: str, version: str, found: Mapping[Key, str]) -
         same = [v for v in listed if each[v] == found]
         return (
             f"{library} {version} was never measured; what was is {', '.join(listed)}. Its casts are those of "
-            f"{span(same) if same else 'no version that was'}. Record it as the head of suites/meta/versions.py says, and "
-            "widen the ranges in reference/policies.py, suites/meta/disagreements.py and ci/waivers.toml; one that casts "
-            "as none did needs a policy of its own and a line in kernels_under_test/by_version.py."
+            f"{span(same) if same else 'no version that was'}. Record it as the head of suites/meta/versions.py says, "
+            "and widen the ranges in reference/policies.py, suites/meta/disagreements.py and ci/waivers.toml; one that "
+            "casts as none did needs a policy of its own, and a line in kernels_under_test/by_version.py."
         )
     wrong = [key for key in sorted(each[version] | dict(found)) if each[version].get(key) != found.get(key)]
     told = ", ".join("/".join(key) for key in wrong)
@@ -241,9 +241,10 @@ def main(arguments: list[str]) -> None:
         Path(arguments[1]).write_bytes(inputs("float32").data.astype("<u4").tobytes())
         return
     library, name, how, *folders = arguments
+    asked: Iterator[tuple[Key, str, proof.Codes]]
     if folders:
         version = json.loads((Path(folders[0]) / "measured.json").read_text())["version"].split("+")[0]
-        asked = (found for folder in folders for found in of_folder(Path(folder)))
+        asked = chain.from_iterable(of_folder(Path(folder)) for folder in folders)
     else:
         version, asked = importlib.metadata.version(library), of_installed(library)
     data = recorded(load(), Wheel(library, version, name, datetime.date.today().isoformat(), how), asked)
