@@ -1,12 +1,15 @@
-"""ml_dtypes' astype, the cast of NumPy, JAX and ONNX's reference."""
+"""ml_dtypes' astype, the cast of NumPy, JAX and ONNX's reference. Its claim follows the version: 0.5.0 was another."""
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from narrowgauge import Cast, kernel
+from narrowgauge.kernels_under_test.by_version import ml_dtypes_policy
 
 
 @kernel(
-    Cast("ml_dtypes"),
+    Cast(ml_dtypes_policy(version("ml_dtypes"))),
     formats=(
         "float8_e4m3fn",
         "float8_e4m3fnuz",

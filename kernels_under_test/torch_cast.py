@@ -9,15 +9,12 @@ import torch
 
 from narrowgauge import Cast, kernel
 from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.kernels_under_test.by_version import torch_policy
 
 SOURCES = ("float32", "bfloat16", "float16")
-FORMATS: tuple[str, ...] = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
-RELEASE = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-# Nightly builds numbered 2.12 saturated already; the release of that number did not.
-SATURATES = RELEASE >= (2, 13) or (RELEASE == (2, 12) and "dev" in torch.__version__)
-CLAIM = Cast("torch_from_2_13" if SATURATES else "torch_until_2_12")
-if SATURATES:
-    FORMATS += ("float8_e8m0fnu",)
+NARROW = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+FORMATS = tuple(name for name in NARROW if hasattr(torch, name))  # FNUZ came with 2.2, e8m0 with 2.7
+CLAIM = Cast(torch_policy(torch.__version__))
 
 
 @kernel(CLAIM, FORMATS, SOURCES, owner="pytorch", backend="torch", library="torch", expression="x.to(torch.{format})")

@@ -30,6 +30,21 @@ E8M0_UP = CastPolicy("up", "max", "max", negative="magnitude")
 INTEGERS = ("int8", "uint8", "int4", "uint4")
 
 
+def _all(formats: tuple[str, ...], policy: CastPolicy) -> dict[str, CastPolicy]:
+    return dict.fromkeys(formats, policy)
+
+
+#: what torch's versions, and ml_dtypes', have in common
+TORCH = _all((*OCP, *FNUZ), NONSATURATE) | {
+    E8M0: CastPolicy("nearest_away", "special", "special", negative="magnitude")
+}
+ML_DTYPES = (
+    _all((*OCP, *FNUZ, "float8_e4m3", "float8_e3m4", B11, "bfloat16"), NONSATURATE)
+    | _all(FINITE, CastPolicy(nan="opposite_zero"))
+    | {E8M0: CastPolicy("nearest_away", "special", "special", negative="nan", zero="nan")}
+)
+
+
 @dataclass(frozen=True)
 class NamedPolicy:
     """A policy per destination format, under the name of who follows it."""
@@ -39,10 +54,6 @@ class NamedPolicy:
     evidence: Evidence
     authority: str  #: clause, document or measurement
     applies: str = ""  #: product and version range, or "" for a specification
-
-
-def _all(formats: tuple[str, ...], policy: CastPolicy) -> dict[str, CastPolicy]:
-    return dict.fromkeys(formats, policy)
 
 
 POLICIES: dict[str, NamedPolicy] = {
@@ -82,39 +93,42 @@ POLICIES: dict[str, NamedPolicy] = {
         ),
         NamedPolicy(
             "torch_until_2_12",
-            _all((*OCP, *FNUZ), NONSATURATE),
+            TORCH,
             "measured",
-            "released torch wheels up to 2.12.0 (pytorch#178817 changed the cast)",
-            "torch <2.13",
+            'released torch wheels 2.1.2 to 2.12.1, CPU, 2026-11-30 (docs/proof.md, "Torch by version"): overflow and '
+            "infinity give NaN in e4m3fn and FNUZ, infinity in e5m2; e8m0 (from 2.7) ignores the sign",
+            "torch >=2.1,<2.13",
         ),
         NamedPolicy(
             "torch_from_2_13",
-            _all(("float8_e5m2", *FNUZ), NONSATURATE)
-            | {
-                "float8_e4m3fn": SATURATE,
-                E8M0: CastPolicy("nearest_away", "special", "special", negative="magnitude"),
-            },
+            TORCH | {"float8_e4m3fn": SATURATE},
             "measured",
-            "torch 2.13.0 wheel, CPU (pytorch#178817): e4m3fn saturates, infinity too; e5m2 gives infinity, "
-            "FNUZ NaN; e8m0 ignores the sign",
-            "torch >=2.13",
+            'released torch wheels 2.13.0 to 2.14.1, CPU, 2026-11-30 (pytorch#178817; docs/proof.md, "Torch by '
+            'version"): e4m3fn saturates, infinity too; all else as before',
+            "torch >=2.13,<=2.14.1",
         ),
         NamedPolicy(
             "torch_ieee",
             _all(("bfloat16", "float16"), NONSATURATE),
             "measured",
-            "torch 2.13.0 wheel, CPU",
-            "torch",
+            'released torch wheels 2.1.2 to 2.14.1, CPU, 2026-11-30 (docs/proof.md, "Torch by version")',
+            "torch >=2.1,<=2.14.1",
         ),
         NamedPolicy(
             "ml_dtypes",
-            _all((*OCP, *FNUZ, "float8_e4m3", "float8_e3m4", B11, "bfloat16"), NONSATURATE)
-            | _all(FINITE, CastPolicy(nan="opposite_zero"))
-            | {E8M0: CastPolicy("nearest_away", "special", "special", negative="nan", zero="nan")},
+            ML_DTYPES,
             "measured",
-            "ml_dtypes 0.6.0 astype (ml_dtypes#147, #260: NaN is intended); fp4 and fp6 make a zero of a NaN, "
-            "its sign turned round",
-            "ml_dtypes <=0.6",
+            "ml_dtypes 0.5.1 to 0.6.0 astype, 2026-11-30 (ml_dtypes#147, #260: NaN is intended); fp4 and fp6 make a "
+            "zero of a NaN, its sign turned round",
+            "ml_dtypes >=0.5.1,<=0.6",
+        ),
+        NamedPolicy(
+            "ml_dtypes_0_5_0",
+            ML_DTYPES | {E8M0: CastPolicy("nearest_even", "special", "special", negative="nan", zero="nan")},
+            "measured",
+            "ml_dtypes 0.5.0 astype, 2026-11-30: in e8m0 1.5 x 2^e goes to the even code, later upward; all else is "
+            "the same",
+            "ml_dtypes ==0.5.0",
         ),
         NamedPolicy(
             "gfloat_saturate",
@@ -122,16 +136,17 @@ POLICIES: dict[str, NamedPolicy] = {
             | _all(FINITE, CastPolicy(nan="zero"))
             | {E8M0: CastPolicy("nearest_even", "max", "max")},
             "measured",
-            "gfloat 0.5.2, round_ndarray(sat=True) and encode_ndarray; it refuses a NaN in fp4 and fp6, where our "
-            "kernel gives it 0 instead",
-            "gfloat <=0.5.2",
+            "gfloat 0.5.1 and 0.5.2, 2026-11-30, round_ndarray(sat=True) and encode_ndarray; it refuses a NaN in fp4 "
+            "and fp6, where our kernel gives it 0 instead",
+            "gfloat >=0.5.1,<=0.5.2",
         ),
         NamedPolicy(
             "gfloat_nonsaturate",
             _all((*OCP, *FNUZ, *IEEE[1:], B11), NONSATURATE) | {E8M0: CastPolicy("nearest_even", "special", "special")},
             "measured",
-            "gfloat 0.5.2, round_ndarray(sat=False) and encode_ndarray; in fp4 and fp6 it refuses overflow",
-            "gfloat <=0.5.2",
+            "gfloat 0.5.1 and 0.5.2, 2026-11-30, round_ndarray(sat=False) and encode_ndarray; in fp4 and fp6 it "
+            "refuses overflow",
+            "gfloat >=0.5.1,<=0.5.2",
         ),
         NamedPolicy(
             "ptx_satfinite",

@@ -38,13 +38,17 @@ MEANT: dict[str, dict[str, Policy]] = {
     "fnuz_saturate": _of(FNUZ, PLAIN),
     "fnuz_nonsaturate": _of(FNUZ, SPECIAL),
     "ieee": _of(("float32", "tfloat32", "bfloat16", "float16", *IEEE_8), SPECIAL),
-    "torch_until_2_12": _of((*OCP, *FNUZ), SPECIAL),
+    "torch_until_2_12": _of((*OCP, *FNUZ), SPECIAL)
+    | {E8M0: SPECIAL | {"rounding": "nearest_away", "negative": "magnitude"}},
     "torch_from_2_13": _of(("float8_e5m2", *FNUZ), SPECIAL)
     | {"float8_e4m3fn": PLAIN, E8M0: SPECIAL | {"rounding": "nearest_away", "negative": "magnitude"}},
     "torch_ieee": _of(("bfloat16", "float16"), SPECIAL),
     "ml_dtypes": _of((*OCP, *FNUZ, *IEEE_8, B11, "bfloat16"), SPECIAL)
     | _of(FINITE, PLAIN | {"nan": "opposite_zero"})
     | {E8M0: SPECIAL | {"rounding": "nearest_away", "negative": "nan", "zero": "nan"}},
+    "ml_dtypes_0_5_0": _of((*OCP, *FNUZ, *IEEE_8, B11, "bfloat16"), SPECIAL)
+    | _of(FINITE, PLAIN | {"nan": "opposite_zero"})
+    | {E8M0: SPECIAL | {"rounding": "nearest_even", "negative": "nan", "zero": "nan"}},
     "gfloat_saturate": _of((*OCP, *FNUZ, *IEEE_8, B11, *WIDER, E8M0), PLAIN) | _of(FINITE, PLAIN | {"nan": "zero"}),
     "gfloat_nonsaturate": _of((*OCP, *FNUZ, *IEEE_8, B11, *WIDER, E8M0), SPECIAL),
     "ptx_satfinite": _of((*OCP, *WIDER), PLAIN) | _of(FINITE, PLAIN | {"nan": "max"}),

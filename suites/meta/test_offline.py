@@ -251,7 +251,8 @@ SATURATE = {
     "triton_nvidia", "gfloat_saturate",
 }  # fmt: skip
 NONSATURATE = {
-    "ocp_nonsaturate", "onnx_nonsaturate", "amd_native", "torch_until_2_12", "ml_dtypes", "gfloat_nonsaturate",
+    "ocp_nonsaturate", "onnx_nonsaturate", "amd_native", "torch_until_2_12", "ml_dtypes", "ml_dtypes_0_5_0",
+    "gfloat_nonsaturate",
 }  # fmt: skip
 
 

@@ -51,9 +51,9 @@ def _lines() -> Iterator[str]:
     yield "is computed by suites/meta/test_claims.py, which fails when a verdict or a measured number is another than"
     yield "stands here."
     yield f"Today {counts[TRUE]} are true, {counts[FALSE]} are false, and {counts[UNSETTLED]} are not settled."
-    yield "A sentence that says two things has two rows. What torch does was measured with 2.13.0 on a CPU; what it did"
-    yield "before 2.13 was measured with its 2.12.0 wheel, and is tested where such a wheel is installed; what stands"
-    yield "for the time before 2.8 is from documents."
+    yield "A sentence that says two things has two rows. What torch does was measured with 2.13.0 and 2.14.1 on a CPU;"
+    yield "what it did before 2.13 was measured with its 2.12.1 wheel, and is tested where such a wheel is installed;"
+    yield "what stands for the time before 2.8 is from documents."
     yield ""
     yield from (f"* {number}: {title}" for number, title in ARTICLES.items())
     for theme, claims in THEMES.items():
