@@ -28,8 +28,20 @@ def put_away(output: Path, files: Mapping[str, bytes]) -> None:
     elif kind == ".tar.gz":
         write_whole(output, _tar_gz(top, files))
     else:
+        _refuse_others(output, files)
         for name, content in files.items():
             write_whole(output / name, content)
+
+
+def _refuse_others(output: Path, files: Mapping[str, bytes]) -> None:
+    """Raise ``BadInput`` for a folder with files that would not be written now, and that no manifest would list."""
+    there = sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
+    others = [name for name in there if name not in files]
+    if others:
+        raise BadInput(
+            f"{output} holds {len(others)} other files, for example {others[0]}: they would look like part of this "
+            "export; give an empty or a new folder"
+        )
 
 
 def form_of(output: Path) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The README.txt of an export."""
+"""The words in the README.txt of an export."""
 
 README = """\
 Golden vectors of narrowgauge: the expected codes of casts, decodings and quantizers, as data for any language.
@@ -37,4 +37,9 @@ x, codes, scale
 
 Where the expected code is a NaN, any NaN of the destination format is right, of any sign and payload. Everything else
 is compared bit by bit; there is no tolerance.
+"""
+
+ALIKE = """\
+Rules that make the same choices at a destination share a family, which has the name of the first of them. So the
+vectors of onnx_saturate at float8_e4m3fn are those of the family below which onnx_saturate stands here:
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.golden.archive import put_away
-from narrowgauge.golden.archive_text import README
+from narrowgauge.golden.archive_text import ALIKE, README
 from narrowgauge.golden.c_header import header
 from narrowgauge.golden.edge_cases import edge_cases
-from narrowgauge.golden.families import Family, Tensors, authority, expanded, families
+from narrowgauge.golden.families import Family, Tensors, authority, expanded, families, rules_of
 from narrowgauge.golden.manifest import NAME, load, metadata_for
 from narrowgauge.golden.safetensors_file import content_of
 
@@ -52,6 +53,7 @@ def contents(folder: Path, formats: Sequence[str] = (), kinds: Sequence[str] = (
                     "sha256": hashlib.sha256(content).hexdigest(),
                     "bytes": len(content),
                     "family": family.name,
+                    "rules": rules_of(family),
                     "authority": authority(family),
                 }
     if not files:
@@ -59,7 +61,16 @@ def contents(folder: Path, formats: Sequence[str] = (), kinds: Sequence[str] = (
     source = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()
     # The library that reads tensors gives them in any order.
     manifest = {"schema": SCHEMA, "golden_manifest_sha256": source, "files": dict(sorted(listed.items()))}
-    return files | {"README.txt": README.encode(), NAME: _json(manifest)}
+    return files | {"README.txt": _readme(_chosen(formats), kinds or list(KINDS)).encode(), NAME: _json(manifest)}
+
+
+def _readme(chosen: Sequence[Family], kinds: Sequence[str]) -> str:
+    """The text, what of it is there, and the names that a family goes by."""
+    named = ""
+    for family in (f for f in chosen if f.operation == "cast"):
+        rules = textwrap.fill(", ".join(rules_of(family)), 116, initial_indent="    ", subsequent_indent="    ")
+        named += f"{family.name}\n{rules}\n"
+    return f"{README}\nIn this export: {', '.join(kinds)}.\n\n{ALIKE}\n{named}"
 
 
 def _chosen(formats: Sequence[str]) -> list[Family]:

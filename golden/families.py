@@ -75,6 +75,14 @@ def families() -> Iterator[Family]:
             yield Family("decode", "ieee", fmt.name)
 
 
+def rules_of(family: Family) -> list[str]:
+    """Every name under which the vectors of a family are right: policies of the same choices at its destination."""
+    if family.operation != "cast":
+        return [family.rule]
+    stored = POLICIES[family.rule].by_format[family.format]
+    return [name for name, named in POLICIES.items() if named.by_format.get(family.format) == stored]
+
+
 def family_of(claim: Claim) -> Family | None:
     """The family whose vectors hold for a claim, if there is one: the same choices, under whatever name."""
     promised = behaviour_of(claim)

@@ -21,6 +21,7 @@ from narrowgauge.golden.families import (
     family_of,
     flags,
     layout,
+    rules_of,
     vectors,
     well_shaped,
 )
@@ -53,6 +54,7 @@ def regenerate(folder: Path) -> list[str]:
             "sha256": hashlib.sha256(after).hexdigest(),
             "bytes": len(after),
             "authority": authority(family),
+            "rules": rules_of(family),
             "flags": flags(family, tensors),
         }
     manifest = {"schema": SCHEMA, "generator": GENERATOR, "second_oracle": SECOND_ORACLE, "files": files}

@@ -70,6 +70,11 @@ class Steps:
         self.starts = self.first.astype(np.int64)
         self.nan = np.isnan(values(self.format))
 
+    @property
+    def digest(self) -> str:
+        """What tells the expectation of one policy from another's, whatever their names."""
+        return Coded(self.format.name, self.code).digest()[:16] + Coded(self.claim.source, self.first).digest()[:16]
+
     def form(self, count: int) -> Expected:
         """Shape and format of the answer to so many patterns; its codes mean nothing."""
         return {"codes": Interval.exactly(Coded(self.format.name, np.broadcast_to(self.code[:1], count)))}
@@ -112,7 +117,8 @@ class Record:
     identity: dict[str, Any]  #: what must be the same for a record to be taken up: claim, kernel, its distribution
     done: list[Span] = field(default_factory=list)
     found: list[Stretch] = field(default_factory=list)  #: as blocks cut them, in no order
-    dropped: int = 0  #: patterns in ranges beyond MOST_RANGES
+    #: differing patterns of ranges beyond MOST_RANGES, by the first pattern of their block
+    dropped: dict[int, int] = field(default_factory=dict)
     #: why a block has no codes: crashed, hung, raised, not executed, or malformed
     stopped: str = ""
 
@@ -122,7 +128,7 @@ class Record:
 
     @property
     def differing(self) -> int:
-        return sum(r.count for r in self.found) + self.dropped
+        return sum(r.count for r in self.found) + sum(self.dropped.values())
 
     @property
     def ranges(self) -> list[Stretch]:
@@ -140,8 +146,21 @@ class Record:
         """A block is done."""
         room = max(MOST_RANGES - len(self.found), 0)
         self.found += found[:room]
-        self.dropped += sum(r.count for r in found[room:])
+        if found[room:]:
+            self.dropped[span[0]] = sum(r.count for r in found[room:])
         self.done = joined([*self.done, span])
+
+    def within(self, span: Span) -> Record:
+        """What of a record is about a span. A record may be of several, swept one after the other."""
+        first, last = span
+
+        def cut(begin: int, end: int) -> Span:
+            return max(begin, first), min(end, last)
+
+        done = [c for s in self.done if (c := cut(*s))[0] <= c[1]]
+        found = [Stretch(*c, r.got, r.want) for r in self.found if (c := cut(r.first, r.last))[0] <= c[1]]
+        dropped = {block: count for block, count in self.dropped.items() if first <= block <= last}
+        return Record(self.identity, done, found, dropped, self.stopped)
 
     def left(self, span: Span) -> list[Span]:
         """What of a span is still to do."""
@@ -153,7 +172,7 @@ class Record:
         return [s for s in [*todo, (first, span[1])] if s[0] <= s[1]]
 
     def write(self, path: Path) -> None:
-        data = {"schema": SCHEMA, "identity": self.identity, "done": self.done, "dropped": self.dropped}
+        data = {"schema": SCHEMA, "identity": self.identity, "done": self.done, "dropped": [*self.dropped.items()]}
         data["ranges"] = [[r.first, r.last, r.got, r.want] for r in self.ranges]
         write_whole(path, json.dumps(data).encode())
 
@@ -170,7 +189,7 @@ class Record:
                 data["identity"],
                 [(int(a), int(b)) for a, b in data["done"]],
                 [Stretch(*map(int, r)) for r in data["ranges"]],
-                int(data["dropped"]),
+                {int(block): int(count) for block, count in data["dropped"]},
             )
         except OSError as error:
             raise BadInput(f"cannot read {path}: {error.strerror}") from error

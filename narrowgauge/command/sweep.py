@@ -25,6 +25,7 @@ from narrowgauge.plugin.screen import Grid, Line, screen, show
 from narrowgauge.reference.message import findings
 from narrowgauge.suites.run import Run
 from narrowgauge.suites.sweep import Record, Span, Steps, Stretch, share, shown, sweep, verdict
+from narrowgauge.version import __version__
 
 #: how many ranges are printed; --json and --state hold all
 LISTED = 20
@@ -63,7 +64,8 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
         device = run.place_of(plugged)
         steps = Steps(_claim(arguments, plugged.kernel))
         identity = {
-            "claim": str(steps.claim), "kernel": plugged.kernel.name, "device": device.id, **plugged.distribution
+            "claim": str(steps.claim), "kernel": plugged.kernel.name, "device": device.id, **plugged.distribution,
+            "expected": steps.digest, "narrowgauge": __version__,
         }  # fmt: skip
         record = Record.read(arguments.state, identity) if arguments.state else Record(identity)
         todo, before, began = record.left(span), record.patterns, time.monotonic()
@@ -151,8 +153,8 @@ def _shown(record: Record, total: int) -> Iterator[Callable[[Span], None]]:
 
 
 def _conclude(arguments: argparse.Namespace, steps: Steps, span: Span, record: Record, rate: float) -> int:
+    record, left = record.within(span), record.left(span)
     judged = verdict(record, steps)
-    left = record.left(span)
     if arguments.json:
         print_json(_data(record, span, judged, left))
     else:
@@ -174,7 +176,7 @@ def _data(record: Record, span: Span, judged: Verdict, left: list[Span]) -> dict
         "equal": not (record.differing or left),
         "differing": record.differing,
         "ranges": [{"first": r.first, "last": r.last, "got": r.got, "want": r.want} for r in record.ranges],
-        "not_listed": record.dropped,
+        "not_listed": sum(record.dropped.values()),
         "faults": [{"names": e.faults, "left": e.left} for e in judged.explanations],
         "authority": judged.authority,
     }
@@ -194,7 +196,7 @@ def _texts(
         if len(ranges) > LISTED:
             lines.append(f"and {len(ranges) - LISTED:,} ranges more (--json lists them)")
         if record.dropped:
-            lines.append(f"and {record.dropped:,} differing patterns in ranges that were not kept")
+            lines.append(f"and {sum(record.dropped.values()):,} differing patterns in ranges that were not kept")
     elif not left:
         lines.append(Text(f"equal: {subject}, all {patterns} from {span[0]:#x} to {span[1]:#x}", "bold"))
     if record.stopped:

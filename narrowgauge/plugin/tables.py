@@ -86,6 +86,8 @@ def _why(cells: Sequence[Row]) -> str:
     reasons = _reasons(c.reason for c in wrong)
     if reasons:
         return reasons
+    # A shrunk example shows a mistake at its smallest, where many would do the same; a whole case says which.
+    wrong = [c for c in wrong if c.case != "property"] or wrong
     common = common_faults(wrong)
     if common:
         return _any_of(common)

@@ -12,7 +12,8 @@ from narrowgauge.suites.common import generate, judge_drawn, test_cell, test_cel
 from narrowgauge.suites.planning import Planned
 
 __all__ = ["test_cell", "test_cell_golden"]
-LONGEST = 64  #: elements of a generated input
+#: elements of a generated input; a single one could be explained by any mistake
+SHORTEST, LONGEST = 16, 64
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -25,5 +26,5 @@ def test_cell_property(planned: Planned, request: pytest.FixtureRequest) -> None
     codes = st.integers(0, format_named(source).code_count - 1)
     if edges.applies(planned.claim):
         codes = st.one_of(st.sampled_from(edges.make(planned.claim).data.tolist()), codes)
-    lists = st.lists(codes, min_size=1, max_size=LONGEST)
+    lists = st.lists(codes, min_size=SHORTEST, max_size=LONGEST)
     judge_drawn(planned, request, lists.map(lambda drawn: Coded(source, as_codes(source, drawn))))

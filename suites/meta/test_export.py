@@ -20,7 +20,7 @@ from narrowgauge.golden.export import KINDS, SCHEMA, contents, export, npy
 from narrowgauge.golden.families import Family
 from narrowgauge.golden.manifest import NAME, VECTORS
 from narrowgauge.suites.meta import second_derivation as second
-from narrowgauge.suites.meta.command_sets import as_json, refused, said
+from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
 from narrowgauge.suites.meta.golden_sets import (
     CASTS,
     DECODES,
@@ -35,6 +35,8 @@ from narrowgauge.suites.meta.golden_sets import (
     policy_of,
     stored,
 )
+from narrowgauge.suites.meta.killer_policies import MEANT
+from narrowgauge.suites.meta.second_derivation import DEFAULTS
 
 pytestmark = pytest.mark.meta
 SMALL = ["float8_e4m3fn"]
@@ -185,6 +187,33 @@ def unpacked(path: Path) -> dict[str, bytes]:
             return {name: archive.read(name) for name in archive.namelist()}
     with tarfile.open(path) as tar:
         return {entry.name: tar.extractfile(entry).read() for entry in tar if entry.isfile()}  # type: ignore[union-attr]
+
+
+def test_every_rule_finds_its_family(everything: dict[str, bytes]) -> None:
+    """Each policy at each destination is listed with just one family, which makes the same choices."""
+    files = json.loads(everything["manifest.json"])["files"]
+    listed = {(f["family"], rule) for f in files.values() for rule in f["rules"] if f["family"].startswith("cast-")}
+    pairs = [(rule, name) for rule, by_format in MEANT.items() for name in by_format]
+    found = {(rule, name): [f for f, r in listed if r == rule and f.endswith(f"-{name}")] for rule, name in pairs}
+    assert sum(map(len, found.values())) == len(listed) == len(pairs)
+    for (rule, name), (family,) in found.items():
+        first = family.removeprefix("cast-").removesuffix(f"-{name}")
+        assert {**DEFAULTS, **MEANT[first][name]} == {**DEFAULTS, **MEANT[rule][name]}
+        place = everything["README.txt"].decode().split(f"\n{family}\n    ")[1].split("\ncast-")[0]
+        assert rule in place.replace("\n", " ").replace(",", "").split()
+
+
+def test_a_folder_of_an_older_export_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was exported before would stand there without being in the manifest. The same again is no harm."""
+    place = str(tmp_path / "out")
+    first = ["golden", "export", "-o", place, "--format", "e4m3fn", "--kind", "header"]
+    for _ in range(2):
+        assert ends(first) == 0
+    before = {p: p.read_bytes() for p in Path(place).rglob("*") if p.is_file()}
+    capsys.readouterr()
+    message = refused(["golden", "export", "-o", place, "--format", "e5m2", "--kind", "raw"], capsys)
+    assert "other files, for example header/cast-" in message
+    assert before == {p: p.read_bytes() for p in Path(place).rglob("*") if p.is_file()}
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tgz", ".zip"])

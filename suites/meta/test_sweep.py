@@ -203,7 +203,18 @@ def test_more_ranges_than_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) 
     record = Record({})
     record.add((0, 9), [Stretch(k, k + 1, 1, 0) for k in (0, 4, 8)][:2])
     record.add((10, 19), [Stretch(k, k + 1, 1, 0) for k in (10, 14, 18)])
-    assert (len(record.ranges), record.dropped, record.differing) == (3, 4, 10)
+    assert (len(record.ranges), record.dropped, record.differing) == (3, {10: 4}, 10)
+
+
+@given(SPAN, st.lists(SPAN), st.lists(SPAN))
+def test_what_is_within_a_span(span: Span, done: list[Span], found: list[Span]) -> None:
+    """A record of many spans says of one what a record of that one would."""
+    record = Record({}, joined(done), [Stretch(a, b, 1, 0) for a, b in joined(found)], {5: 7})
+    part, inside = record.within(span), set(range(span[0], span[1] + 1))
+    assert {p for a, b in part.done for p in range(a, b + 1)} == inside & {p for a, b in done for p in range(a, b + 1)}
+    of_ranges = {p for r in part.found for p in range(r.first, r.last + 1)}
+    assert of_ranges == inside & {p for a, b in found for p in range(a, b + 1)}
+    assert part.dropped == ({5: 7} if 5 in inside else {})
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -237,8 +248,13 @@ def test_shards_and_a_record_make_the_whole(plug: str, tmp_path: Path, capsys: p
     """Three shards of one record are what one sweep finds; the fourth run has nothing left to do."""
     state = tmp_path / "state.json"
     command = [*SWEEP, "--kernels", plug, "--kernel", "overflows"]
+    sizes = {}
     for number in (3, 1, 2):
-        as_json([*command, "--state", str(state), "--shard", f"{number}/3"], capsys, code=1)
+        data = as_json([*command, "--state", str(state), "--shard", f"{number}/3"], capsys, code=1)
+        assert data["done"] == [data["range"]]
+        sizes[number] = data["differing"]
+    assert sum(sizes.values()) == (0x7F80 - 0x43E8) * 2
+    assert sizes[1] == 0x5555 - 0x43E9, "each speaks of its own third"
     whole = as_json([*command, "--state", str(state)], capsys, code=1)
     assert whole["done"] == [[0, 0xFFFF]]
     assert whole["ranges"] == as_json(command, capsys, code=1)["ranges"]
@@ -264,7 +280,8 @@ def test_a_stopped_sweep_is_taken_up(plug: str, tmp_path: Path, capsys: pytest.C
         ('{"schema": "other"}', "has schema 'other'"),
         ('{"schema": "narrowgauge.sweep/1"}', "is no record of a sweep"),
         (
-            '{"schema": "narrowgauge.sweep/1", "identity": {"kernel": "left"}, "done": [], "ranges": [], "dropped": 0}',
+            '{"schema": "narrowgauge.sweep/1", "identity": {"kernel": "left"}, "done": [], "ranges": [], '
+            '"dropped": []}',
             "is the record of another sweep (kernel 'left', now 'right')",
         ),
     ],
