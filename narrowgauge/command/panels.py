@@ -72,7 +72,9 @@ def number_line(axes: Any, fmt: Format) -> None:
     every = codes.size == top_code(fmt) + (codes[0] == 0)
     kind = "every positive value" if every else "positive values, a few of each binade"
     tall = "" if starts.all() else "; the first of each binade is tall"
-    axes.set_title(f"{kind}{tall}", loc="left", fontsize=11)
+    twos_complement = fmt.family == "integer" and fmt.signed
+    least = f"; two's complement reaches one further below zero, to {value_of(fmt.sign_bit, fmt):g}"
+    axes.set_title(f"{kind}{tall}{least if twos_complement else ''}", loc="left", fontsize=11)
     axes.set_ylim(0, 2.6)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
