@@ -12,10 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.reference.listing import in_powers
-
 Values = npt.NDArray[np.float64]
 SMALLEST = 2.0**-127  #: of E8M0; a float32 subnormal
+
+
+def in_powers(value: float) -> str:
+    """A float64 for people: ``1.5 x 2^-127`` where a decimal would not be read."""
+    mantissa, exponent = np.frexp(abs(value))
+    text = f"{abs(value):g}"
+    if 0 < abs(value) < 1e-6 or 1e6 < abs(value) < np.inf:
+        text = f"2^{exponent - 1}" if mantissa == 0.5 else f"{2 * mantissa:g} x 2^{exponent - 1}"
+    return f"-{text}" if np.signbit(value) else text
 
 
 @dataclass(frozen=True)

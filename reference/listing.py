@@ -49,15 +49,6 @@ def _input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
     return f"row {index[0]}, largest magnitude {magnitudes.max(initial=0.0):.9g}"
 
 
-def in_powers(value: float) -> str:
-    """A float64 for people: ``1.5 x 2^-127`` where a decimal would not be read."""
-    mantissa, exponent = np.frexp(abs(value))
-    text = f"{abs(value):g}"
-    if 0 < abs(value) < 1e-6 or 1e6 < abs(value) < np.inf:
-        text = f"2^{exponent - 1}" if mantissa == 0.5 else f"{2 * mantissa:g} x 2^{exponent - 1}"
-    return f"-{text}" if np.signbit(value) else text
-
-
 def show(element: Coded) -> str:
     """A single element as value and bits: ``448 (0x7e)``."""
     fmt = format_named(element.format)

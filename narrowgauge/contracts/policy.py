@@ -27,7 +27,9 @@ class CastPolicy:
 
     #: to the nearest code, ties to even, away from zero or toward zero; directed; or by random bits that come with x
     rounding: Rounding = "nearest_even"
-    #: a finite value that rounds beyond: ``max`` the largest allowed magnitude; ``special`` infinity, else NaN
+    #: a finite value that rounds beyond: ``max`` the largest allowed magnitude; ``special`` infinity, else NaN. This
+    #: is decided after rounding, on the grid without an end, and is the same for every rounding. IEEE 754 (7.4) is not:
+    #: where a directed rounding goes toward zero it gives the largest finite value (our ``max``), else infinity
     overflow: Beyond = "max"
     #: an infinite value: the same two choices
     infinity: Beyond = "max"

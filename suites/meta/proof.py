@@ -19,11 +19,10 @@ from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.kernels_under_test.gfloat_cast import gfloat_nonsaturate, gfloat_saturate
 from narrowgauge.kernels_under_test.ml_dtypes_cast import ml_dtypes_astype
 from narrowgauge.reference.compare import compare
-from narrowgauge.reference.deviations import DEVIATIONS, Deviation
+from narrowgauge.reference.deviations import DEVIATIONS, Deviation, in_powers
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.inputs import case_named
-from narrowgauge.reference.listing import in_powers
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.suites.meta.wrong_codecs import CODECS, differing, input_sets
 
