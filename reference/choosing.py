@@ -13,6 +13,9 @@ from narrowgauge.contracts.policy import CastPolicy, options
 from narrowgauge.reference.codec import RandomBits, nan_code
 from narrowgauge.reference.policies import check_fits, resolve
 
+#: zero points that may be typed; every integer format ends far below
+FARTHEST = 1 << 31
+
 
 def chosen(text: str, fmt: Format, named: str | None = None) -> CastPolicy:
     """A policy with some fields chosen anew, from a named one or the plain one (whose NaN is 0 in a format without).
@@ -40,10 +43,15 @@ def _read(name: str, value: str) -> Any:
         raise unknown("choice", name, [f.name for f in fields(CastPolicy)], "a cast policy")
     try:
         if name == "zero_point":
-            return int(value, 0)
-        return None if value.lower() == "none" else float(value)
+            point = int(value, 0)
+            if abs(point) < FARTHEST:
+                return point
+        else:
+            return None if value.lower() == "none" else float(value)
     except ValueError:
-        raise BadInput(f"choice {name}={value!r}; expected a number") from None
+        pass
+    kind = f"a whole number below {FARTHEST} either way" if name == "zero_point" else "a number or none"
+    raise BadInput(f"choice {name}={value!r}; expected {kind}")
 
 
 def random_bits(text: str) -> RandomBits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
@@ -41,22 +41,29 @@ def typed(text: str, source: Format) -> Typed:
         real = float.fromhex(text) if hexadecimal else float(text)
     except (ValueError, OverflowError):
         raise BadInput(f"value {text!r}; expected a number (500, 1e-3, 0x1.8p-10, nan, -inf) or a code, 0x7e") from None
-    exact = Decimal(real) if hexadecimal else Decimal(text)
+    exact = _exactly(text) if not hexadecimal else Decimal(real)
     if not exact.is_finite():
         return Typed(_special(real, source))
     value = _nearest(exact, real, source)
     got = float(decode_values(value))
     written = repr(got) if source.name == "float64" else f"{got:.9g}"
-    if _is(exact, got) or (math.isfinite(got) and exact == Decimal(written)):
+    if _same(exact, Decimal(got)) or _same(exact, Decimal(written)):
         return Typed(value)
-    more = "it" if _is(exact, real) else "more of it"
-    hint = "" if _is(Decimal(real), got) else f"; --source float64 keeps {more}"
+    more = "it" if _same(exact, Decimal(real)) else "more of it"
+    hint = "" if _same(Decimal(real), Decimal(got)) else f"; --source float64 keeps {more}"
     return Typed(value, text, f"{text} is no {source.name}: rounded to {written}{hint}")
 
 
-def _is(exact: Decimal, value: float) -> bool:
-    """Whether they are the same number, a zero of the same sign. NaN is none."""
-    return not math.isnan(value) and exact == Decimal(value) and exact.is_signed() == (math.copysign(1.0, value) < 0)
+def _exactly(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise BadInput(f"value {text!r}; expected an exponent of at most 18 digits") from None
+
+
+def _same(one: Decimal, other: Decimal) -> bool:
+    """Whether they are the same number, a zero of the same sign; NaN is none."""
+    return one == other and one.is_signed() == other.is_signed()
 
 
 def _special(real: float, source: Format) -> Coded:

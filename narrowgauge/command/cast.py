@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.json:
         print_json(_data(x, fmt, answers, left_out))
         return Exit.OK
-    width, told = screen().width, bool(arguments.verbose or arguments.policy or arguments.choose)
+    width, told = screen().width, arguments.verbose or arguments.policy is not None or arguments.choose is not None
     lines: list[Text | str] = [Text(f"{shown(x.value)} of {source.name} to {fmt.name}", "bold")]
     lines += folded(f"({x.note})" if x.note else "", width)
     for answer in answers:

@@ -54,8 +54,8 @@ class CastPolicy:
             value = getattr(self, name)
             if value not in choices:
                 raise BadInput(f"cast policy: {name}={value!r}; expected one of {', '.join(choices)}")
-        if self.limit is not None and not self.limit > 0:
-            raise BadInput(f"cast policy: limit={self.limit!r}; expected a positive number or None")
+        if self.limit is not None and not 0 < self.limit < float("inf"):
+            raise BadInput(f"cast policy: limit={self.limit!r}; expected a positive, finite number or None")
         if not isinstance(self.zero_point, int):
             raise BadInput(f"cast policy: zero_point={self.zero_point!r}; expected a whole number")
 
