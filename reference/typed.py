@@ -43,11 +43,11 @@ def typed(text: str, source: Format) -> Typed:
         raise BadInput(f"value {text!r}; expected a number (500, 1e-3, 0x1.8p-10, nan, -inf) or a code, 0x7e") from None
     exact = _exactly(text) if not hexadecimal else Decimal(real)
     if not exact.is_finite():
-        return Typed(_special(real, source))
-    value = _nearest(exact, real, source)
+        _check_special(real, source)
+    value = _nearest(exact, real, source) if exact.is_finite() else _rounded(real, source)
     got = float(decode_values(value))
     written = repr(got) if source.name == "float64" else f"{got:.9g}"
-    if _same(exact, Decimal(got)) or _same(exact, Decimal(written)):
+    if exact.is_nan() or _same(exact, Decimal(got)) or _same(exact, Decimal(written)):
         return Typed(value)
     more = "it" if _same(exact, Decimal(real)) else "more of it"
     hint = "" if _same(Decimal(real), Decimal(got)) else f"; --source float64 keeps {more}"
@@ -66,10 +66,9 @@ def _same(one: Decimal, other: Decimal) -> bool:
     return one == other and one.is_signed() == other.is_signed()
 
 
-def _special(real: float, source: Format) -> Coded:
+def _check_special(real: float, source: Format) -> None:
     if nan_code(source) < 0:
         raise BadInput(f"{source.name} has no {real:g}; give a finite value, or another --source")
-    return _rounded(real, source)
 
 
 def _nearest(exact: Decimal, real: float, source: Format) -> Coded:

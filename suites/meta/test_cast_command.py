@@ -105,11 +105,11 @@ def test_one_policy(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (
             ["1", "e4m3fn", "--policy", "ptx_satfinite", "--source", "int8"],
-            "ptx_satfinite is documented from float32, ",
+            "ptx_satfinite is documented from ",
         ),
         (
             ["1", "e4m3fn", "--choose", "roundings=up"],
-            "unknown choice 'roundings' in a cast policy; did you mean roundi",
+            "unknown choice 'roundings' in a cast policy; did you",
         ),
         (["1", "e4m3fn", "--choose", "rounding"], "choice 'rounding'; expected choice=value"),
         (["1", "e4m3fn", "--choose", "nan=max,nan=min"], "choice 'nan=min'; expected choice=value, each once"),
@@ -143,6 +143,8 @@ def test_bad_arguments(arguments: list[str], message: str, capsys: pytest.Captur
         ("1e400", "bf16", "1e400 is no bfloat16: rounded to inf"),
         ("1e400", "fp4", "1e400 is no float4_e2m1fn: rounded to 6; --source float64 keeps more"),
         ("1e400", "float64", "1e400 is no float64: rounded to inf"),
+        ("inf", "e4m3fn", "inf is no float8_e4m3fn: rounded to nan; --source float64 keeps it"),
+        ("-inf", "e8m0", "-inf is no float8_e8m0fnu: rounded to 5.87747175e-39; --source float64 keeps it"),
         ("1e39", "float32", "1e39 is no float32: rounded to inf; --source float64 keeps more of it"),
         ("1e-10", "float16", "1e-10 is no float16: rounded to 0; --source float64 keeps more of it"),
         ("-0.0", "e4m3fnuz", "-0.0 is no float8_e4m3fnuz: rounded to 0; --source float64 keeps it"),

@@ -143,7 +143,7 @@ def test_the_name_that_a_library_prints_is_a_name(name: str, meant: str) -> None
 
 
 def test_a_library_s_name_of_no_format_says_so_too() -> None:
-    with pytest.raises(BadInput, match="'torch.float4_e2m1fn_x2' is not one format: torch's packed storage"):
+    with pytest.raises(BadInput, match=r"'torch\.float4_e2m1fn_x2' is not one format: torch's packed storage"):
         format_named("torch.float4_e2m1fn_x2")
-    with pytest.raises(BadInput, match="unknown format 'tl.float8e4nw'; did you mean float8_e4m3fn"):
+    with pytest.raises(BadInput, match=r"unknown format 'tl\.float8e4nw'; did you mean float8_e4m3fn"):
         format_named("tl.float8e4nw")
