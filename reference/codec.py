@@ -138,7 +138,7 @@ class RandomBits:
     def __post_init__(self) -> None:
         if not np.issubdtype(self.bits.dtype, np.integer):
             raise BadInput(f"random bits of {self.bits.dtype}; expected integers")
-        if not 0 <= self.width <= 32 or (self.bits < 0).any() or (self.bits >> self.width).any():
+        if not 0 <= self.width <= 32 or (self.bits >> self.width).any():  # -1 stays -1
             raise BadInput(f"random bits of width {self.width}; expected 0 to 32, and integers from 0 to below 2^width")
 
 

@@ -237,6 +237,11 @@ def test_a_source_that_was_not_measured_is_left_out(capsys: pytest.CaptureFixtur
     assert "torch_ieee" in as_json(["cast", "1.00390625000090949", "bf16", "--source", "float64"], capsys)["left_out"]
 
 
+def test_nothing_is_said_of_a_source_that_is_not_known() -> None:
+    with pytest.raises(BadInput, match="ml_dtypes is measured from float32, bfloat16, float16; not from float64"):
+        actual("ml_dtypes", typed("1", FORMATS["float64"]).value, "float8_e4m3fn")
+
+
 @pytest.mark.parametrize("deviation", DEVIATIONS, ids=lambda d: f"{d.library}-{d.where}")
 def test_a_deviation_belongs_to_policies_of_its_library(deviation: Deviation) -> None:
     """And is one: its policies say another code of the example, in a source that is known."""
