@@ -126,14 +126,20 @@ def of_nan(fmt: Format, policy: CastPolicy, negative: npt.NDArray[np.bool_]) -> 
 
 @dataclass(frozen=True, eq=False)
 class RandomBits:
-    """What stochastic rounding takes besides x: integers below 2^width, of x's shape or one for all."""
+    """What stochastic rounding takes besides x: integers below 2^width, of x's shape or one for all.
+
+    A magnitude goes up where the way from the value below, in units of 2^-width of the gap, plus its integer reaches
+    2^width: a larger integer never rounds to a smaller magnitude.
+    """
 
     bits: npt.NDArray[np.unsignedinteger]
     width: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.width <= 32 or (self.bits.size and int(self.bits.max()) >> self.width):
-            raise BadInput(f"random bits of width {self.width}; expected 0 to 32, and integers below 2^width")
+        if not np.issubdtype(self.bits.dtype, np.integer):
+            raise BadInput(f"random bits of {self.bits.dtype}; expected integers")
+        if not 0 <= self.width <= 32 or (self.bits >> self.width).any():  # -1 stays -1
+            raise BadInput(f"random bits of width {self.width}; expected 0 to 32, and integers from 0 to below 2^width")
 
 
 def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy, random: RandomBits | None = None) -> Codes:
@@ -143,6 +149,10 @@ def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy, random:
     """
     if (policy.rounding == "stochastic") != (random is not None):
         raise BadInput(f"rounding={policy.rounding!r}; random bits go with 'stochastic', and only with it")
+    if random is not None and random.bits.shape not in ((), np.shape(x)):
+        raise BadInput(
+            f"random bits of shape {list(random.bits.shape)}; expected x's, {list(np.shape(x))}, or one for all"
+        )
     with np.errstate(invalid="ignore"):  # a signalling NaN is quieted on its way to float64; its class is all we need
         exact: Values = np.asarray(x, np.float64)
     if policy.negative == "magnitude":

@@ -11,7 +11,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim, Observe
 from narrowgauge.contracts.verdict import Verdict
-from narrowgauge.reference.behaviour import candidates, standing_of
+from narrowgauge.reference.behaviour import behaviour_of, candidates, standing_of
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.diagnosis import explain
 from narrowgauge.reference.expected import Expected, expected
@@ -97,4 +97,9 @@ def check_claim(claim: Claim) -> None:
             raise BadInput(f"{claim}: no named rule has destination {claim.format}; there is nothing to compare with")
         return
     standing_of(claim)
+    if behaviour_of(claim).policy.rounding == "stochastic":
+        raise BadInput(
+            f"{claim}: a stochastic cast cannot be judged: nobody hands a kernel the random bits to round by, so "
+            "no code is the expected one; reference.codec.encode takes them as RandomBits"
+        )
     expected(claim, Coded(claim.source, np.zeros((0, 1), format_named(claim.source).storage)))

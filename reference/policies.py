@@ -8,6 +8,7 @@ from typing import Literal
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.reference import deviations
 from narrowgauge.reference.codec import has_negative_zero, nan_code, special_code, values
 
 #: What an expectation rests on. A kernel that parts from a ``document`` alone is disputed, not failed.
@@ -28,6 +29,8 @@ E8M0 = "float8_e8m0fnu"
 E8M0_DOWN = CastPolicy("toward_zero", "max", "max", negative="magnitude")
 E8M0_UP = CastPolicy("up", "max", "max", negative="magnitude")
 INTEGERS = ("int8", "uint8", "int4", "uint4")
+#: what libraries and instructions are asked to cast; a float64 may be rounded twice there
+USUAL = ("float32", "bfloat16", "float16")
 
 
 def _all(formats: tuple[str, ...], policy: CastPolicy) -> dict[str, CastPolicy]:
@@ -54,6 +57,9 @@ class NamedPolicy:
     evidence: Evidence
     authority: str  #: clause, document or measurement
     applies: str = ""  #: product and version range, or "" for a specification
+    #: source formats of which ``authority`` says something; none listed: of every real value
+    sources: tuple[str, ...] = ()
+    exceptions: tuple[deviations.Deviation, ...] = ()  #: where who follows it is known to part from it
 
 
 POLICIES: dict[str, NamedPolicy] = {
@@ -98,6 +104,8 @@ POLICIES: dict[str, NamedPolicy] = {
             'released torch wheels 2.1.2 to 2.12.1, CPU, 2026-11-30 (docs/proof.md, "Torch by version"): overflow and '
             "infinity give NaN in e4m3fn and FNUZ, infinity in e5m2; e8m0 (from 2.7) ignores the sign",
             "torch >=2.1,<2.13",
+            sources=USUAL,
+            exceptions=(deviations.TORCH,),
         ),
         NamedPolicy(
             "torch_from_2_13",
@@ -106,6 +114,8 @@ POLICIES: dict[str, NamedPolicy] = {
             'released torch wheels 2.13.0 to 2.14.1, CPU, 2026-11-30 (pytorch#178817; docs/proof.md, "Torch by '
             'version"): e4m3fn saturates, infinity too; all else as before',
             "torch >=2.13,<=2.14.1",
+            sources=USUAL,
+            exceptions=(deviations.TORCH,),
         ),
         NamedPolicy(
             "torch_ieee",
@@ -113,6 +123,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "measured",
             'released torch wheels 2.1.2 to 2.14.1, CPU, 2026-11-30 (docs/proof.md, "Torch by version")',
             "torch >=2.1,<=2.14.1",
+            sources=USUAL[:1],
         ),
         NamedPolicy(
             "ml_dtypes",
@@ -121,6 +132,8 @@ POLICIES: dict[str, NamedPolicy] = {
             "ml_dtypes 0.5.1 to 0.6.0 astype, 2026-11-30 (ml_dtypes#147, #260: NaN is intended); fp4 and fp6 make a "
             "zero of a NaN, its sign turned round",
             "ml_dtypes >=0.5.1,<=0.6",
+            sources=USUAL,
+            exceptions=(deviations.ML_DTYPES,),
         ),
         NamedPolicy(
             "ml_dtypes_0_5_0",
@@ -129,6 +142,8 @@ POLICIES: dict[str, NamedPolicy] = {
             "ml_dtypes 0.5.0 astype, 2026-11-30: in e8m0 1.5 x 2^e goes to the even code, later upward; all else is "
             "the same",
             "ml_dtypes ==0.5.0",
+            sources=USUAL,
+            exceptions=(deviations.ML_DTYPES_0_5_0,),
         ),
         NamedPolicy(
             "gfloat_saturate",
@@ -139,6 +154,8 @@ POLICIES: dict[str, NamedPolicy] = {
             "gfloat 0.5.1 and 0.5.2, 2026-11-30, round_ndarray(sat=True) and encode_ndarray; it refuses a NaN in fp4 "
             "and fp6, where our kernel gives it 0 instead",
             "gfloat >=0.5.1,<=0.5.2",
+            sources=USUAL[:1],
+            exceptions=(deviations.GFLOAT_TINY, deviations.GFLOAT_NEGATIVE),
         ),
         NamedPolicy(
             "gfloat_nonsaturate",
@@ -147,6 +164,8 @@ POLICIES: dict[str, NamedPolicy] = {
             "gfloat 0.5.1 and 0.5.2, 2026-11-30, round_ndarray(sat=False) and encode_ndarray; in fp4 and fp6 it "
             "refuses overflow",
             "gfloat >=0.5.1,<=0.5.2",
+            sources=USUAL[:1],
+            exceptions=(deviations.GFLOAT_TINY, deviations.GFLOAT_NEGATIVE),
         ),
         NamedPolicy(
             "ptx_satfinite",
@@ -155,6 +174,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "PTX ISA 8.6, cvt, .satfinite (with .rn): NaN gives the canonical NaN, but the largest positive value in "
             "e2m3, e3m2 and e2m1, which have none; overflow and infinity give the largest value with the sign",
             "e4m3, e5m2 from sm_89; e2m3, e3m2, e2m1 and rn for tf32 from sm_100",
+            sources=USUAL,
         ),
         NamedPolicy(
             "ptx_ue8m0_rp_satfinite",
@@ -163,6 +183,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "PTX ISA 8.6, cvt.rp.satfinite.ue8m0x2: away from zero, NaN gives 255, the sign is not looked at "
             "(cuda_fp8.hpp, __nv_cvt_float_to_e8m0 with cudaRoundPosInf, its code for hosts)",
             "sm_100 and later",
+            sources=USUAL,
         ),
         NamedPolicy(
             "ptx_ue8m0_rz_satfinite",
@@ -171,6 +192,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "PTX ISA 8.6, cvt.rz.satfinite.ue8m0x2: toward zero, NaN gives 255, the sign is not looked at "
             "(cuda_fp8.hpp, __nv_cvt_float_to_e8m0 with cudaRoundZero, its code for hosts)",
             "sm_100 and later",
+            sources=USUAL,
         ),
         NamedPolicy(
             "e8m0_floor",
@@ -211,6 +233,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "document",
             "PTX ISA, cvt.rna.tf32.f32: to nearest, ties away from zero",
             "sm_80 and later",
+            sources=USUAL,
         ),
         NamedPolicy(
             "ptx_tf32_rn",
@@ -218,6 +241,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "document",
             "PTX ISA 7.8, cvt.rn.tf32.f32: to nearest, ties to even",
             "sm_90 and later",
+            sources=USUAL,
         ),
         NamedPolicy(
             "tf32_truncated",
@@ -226,6 +250,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "float32 patterns given to a tf32 matrix unit as they are: the lower 13 bits are not looked at; so a NaN "
             "that has no other bits reads as infinity there, which is not modelled. Else as cvt.rz.tf32.f32",
             "NVIDIA matrix units, Triton 3.9",
+            sources=USUAL,
         ),
         NamedPolicy(
             "onnx_saturate",
@@ -250,6 +275,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "Triton 3.9 for NVIDIA: cvt.rn.satfinite from sm_89; e5m2 by software on sm_80, whose PTX, run on a CPU, "
             "parts from it nowhere on all 16-bit and 1.4 million float32 inputs; e4m3fn is refused on sm_80",
             "triton 3.9 on sm_80 and later",
+            sources=USUAL,
         ),
         NamedPolicy(
             "triton_amd_ocp",
@@ -258,6 +284,8 @@ POLICIES: dict[str, NamedPolicy] = {
             "Triton 3.9 software conversion for AMD, its IR run on a CPU: finite overflow and infinity saturate "
             "(float16 sources of e4m3fn excepted: 464 < |x| < 480 gives NaN, a defect)",
             "triton 3.9 on gfx90a, gfx942, gfx11, gfx12",
+            sources=USUAL,
+            exceptions=(deviations.TRITON_AMD,),
         ),
         NamedPolicy(
             "triton_amd_fnuz",
@@ -266,6 +294,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "Triton 3.9 lowering for AMD: finite overflow saturates, infinity gives NaN (triton#11667); "
             "what the gfx942 instruction itself does with infinity is not settled",
             "triton 3.9 on gfx942",
+            sources=USUAL,
         ),
         NamedPolicy(
             "onnx_saturate_until_23",
@@ -282,6 +311,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "CDNA3 and later, v_cvt_*_fp8 and _bf8, MODE.FP16_OVFL = 0: overflow gives NaN or infinity (triton#7337; "
             "rocm-systems#9556 counted it on gfx942 and gfx950)",
             "gfx942, gfx950",
+            sources=USUAL,
         ),
         NamedPolicy(
             "amd_native_clamped",
@@ -291,6 +321,7 @@ POLICIES: dict[str, NamedPolicy] = {
             "documents, MODE bit 23, which speak of FP16; a public model of gfx12 says so of fp8 from captures); for "
             "infinity in FNUZ nothing is recorded",
             "gfx942, gfx950",
+            sources=USUAL,
         ),
         NamedPolicy(
             "integer_nearest",

@@ -74,6 +74,13 @@ SYMPTOMS: tuple[Symptom, ...] = (
         "Compare scales with amax / 448 row by row; give the kernel rows of known, different magnitude.",
     ),
     Symptom(
+        "negative numbers become positive",
+        ("negative number", "become positive", "sign is lost", "lose their sign", "absolute value"),
+        "The sign was dropped before the cast, or the format has none and the cast took the magnitude.",
+        ("cast.magnitude_of_negative",),
+        "Judge the cast on the case 'every_code' of a 16-bit source, which has each value with both signs.",
+    ),
+    Symptom(
         "small values are gone",
         ("zero", "zeros", "vanish", "underflow", "flush", "small values", "sparse", "negative zero"),
         "Values below the smallest normal, or below half of the smallest subnormal times the scale, became zero, or a "

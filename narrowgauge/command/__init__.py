@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -40,6 +41,8 @@ exit codes: 0 all well, 1 something is wrong (NOT READY), 3 the machine or insta
 5 nothing was selected, 6 something was not executed (test says so only with --require-verified). Every subcommand
 has --json.
 """
+#: -1e-3, -0x1.8p3, -nan and -inf, of which argparse by itself knows only the plain decimals
+NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 SUBCOMMANDS = (devices, test, inputs, judge, identify, sweep, cast, explain, golden, bench)
 
 
@@ -69,6 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = subparsers.choices.get(given[0]) if given else None
     if chosen is not None and chosen.get_default("takes_program"):
         given, program = _apart(given)
+    if chosen is not None and chosen.get_default("takes_numbers"):
+        given = [
+            f" {word}" if NEGATIVE.match(word) else word for word in given
+        ]  # argparse takes no blank for an option
     parsed, rest = parser.parse_known_args([*given, *program[:1]])
     parsed.program = program
     if rest and not getattr(parsed, "passes_on", False):

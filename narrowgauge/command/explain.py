@@ -22,6 +22,7 @@ from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
 from narrowgauge.reference.codec import decode, has_negative_zero, values
+from narrowgauge.reference.deviations import Deviation
 from narrowgauge.reference.faults.applicability import Applicability, survey
 from narrowgauge.reference.faults.fault import Fault
 from narrowgauge.reference.faults.registry import FAULTS
@@ -255,6 +256,8 @@ def _format(fmt: Format, width: int) -> list[Text]:
 
 def _policy(named: NamedPolicy, width: int) -> list[Text]:
     said = [("authority:", named.authority), ("evidence:", named.evidence), ("applies to:", named.applies)]
+    said += [("known from:", ", ".join(named.sources))]
+    said += [("known deviation:", f"{d.library} {d.versions}, {_deviation(d)}") for d in named.exceptions]
     known = [(name, value) for name, value in said if value]
     texts, formats = [Text(f"{named.name}: a cast policy", "bold")], list(named.by_format)
     while formats:
@@ -266,6 +269,12 @@ def _policy(named: NamedPolicy, width: int) -> list[Text]:
         texts += [*grid.texts(width), Text()]
         formats = formats[count:]
     return [*texts, *facts(known, width, indent=0)]
+
+
+def _deviation(d: Deviation) -> str:
+    """From which formats, which values and why."""
+    sources = f" from {', '.join(d.sources)}" if d.sources else ""
+    return f"{d.format}{sources}, {d.where}: {d.reason} ({d.link})"
 
 
 def _choices(named: NamedPolicy, formats: list[str]) -> Grid:

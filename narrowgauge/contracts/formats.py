@@ -98,8 +98,12 @@ FORMATS: dict[str, Format] = {
             "float8_e8m0fnu", 8, 0, 127, "exponent", f"{_MX}, E8M0", "F8_E8M0",
             ("e8m0", "e8m0fnu", "ue8m0", "E8M0", "F8E8M0FNU"), ("mx",), signed=False,
         ),
-        Format("float6_e2m3fn", 2, 3, 1, "finite", f"{_MX}, FP6 E2M3", "F6_E2M3", ("e2m3", "fp6_e2m3"), ("mx",)),
-        Format("float6_e3m2fn", 3, 2, 3, "finite", f"{_MX}, FP6 E3M2", "F6_E3M2", ("e3m2", "fp6_e3m2"), ("mx",)),
+        Format(
+            "float6_e2m3fn", 2, 3, 1, "finite", f"{_MX}, FP6 E2M3", "F6_E2M3", ("e2m3", "e2m3fn", "fp6_e2m3"), ("mx",),
+        ),
+        Format(
+            "float6_e3m2fn", 3, 2, 3, "finite", f"{_MX}, FP6 E3M2", "F6_E3M2", ("e3m2", "e3m2fn", "fp6_e3m2"), ("mx",),
+        ),
         Format(
             "float4_e2m1fn", 2, 1, 1, "finite", f"{_MX}, FP4 E2M1", "F4",
             ("e2m1", "e2m1fn", "fp4", "fp4_e2m1", "F4E2M1FN"), ("mx", "nvfp4"),
@@ -128,10 +132,14 @@ _BY_ANY_NAME = {a.lower(): f for f in FORMATS.values() for a in (f.name, f.safet
 
 
 def format_named(name: str) -> Format:
-    """The format of that name or alias (case does not matter). Raises ``BadInput`` with near names."""
-    found = _BY_ANY_NAME.get(name.lower())
-    if name.lower() in NO_FORMAT:
-        raise BadInput(f"{name!r} is not one format: {NO_FORMAT[name.lower()]}")
+    """The format of that name or alias; case does not matter, nor does ``torch.`` or ``tl.`` before it.
+
+    Raises ``BadInput`` with near names.
+    """
+    bare = name.lower().removeprefix("torch.").removeprefix("tl.")
+    found = _BY_ANY_NAME.get(bare)
+    if bare in NO_FORMAT:
+        raise BadInput(f"{name!r} is not one format: {NO_FORMAT[bare]}")
     if found is None:
         raise unknown("format", name, FORMATS, aliases={alias: f.name for alias, f in _BY_ANY_NAME.items()})
     return found

@@ -27,7 +27,9 @@ class CastPolicy:
 
     #: to the nearest code, ties to even, away from zero or toward zero; directed; or by random bits that come with x
     rounding: Rounding = "nearest_even"
-    #: a finite value that rounds beyond: ``max`` the largest allowed magnitude; ``special`` infinity, else NaN
+    #: a finite value that rounds beyond: ``max`` the largest allowed magnitude; ``special`` infinity, else NaN. This
+    #: is decided after rounding, on the grid without an end, and is the same for every rounding. IEEE 754 (7.4) is not:
+    #: where a directed rounding goes toward zero it gives the largest finite value (our ``max``), else infinity
     overflow: Beyond = "max"
     #: an infinite value: the same two choices
     infinity: Beyond = "max"
@@ -52,8 +54,8 @@ class CastPolicy:
             value = getattr(self, name)
             if value not in choices:
                 raise BadInput(f"cast policy: {name}={value!r}; expected one of {', '.join(choices)}")
-        if self.limit is not None and not self.limit > 0:
-            raise BadInput(f"cast policy: limit={self.limit!r}; expected a positive number or None")
+        if self.limit is not None and not 0 < self.limit < float("inf"):
+            raise BadInput(f"cast policy: limit={self.limit!r}; expected a positive, finite number or None")
         if not isinstance(self.zero_point, int):
             raise BadInput(f"cast policy: zero_point={self.zero_point!r}; expected a whole number")
 

@@ -367,6 +367,11 @@ def _refusals() -> Iterator[str]:
             vector, "float8_e4m3fn", _policy(), codec.RandomBits(np.zeros(1, np.uint32), 1)
         ),
         "random bits that are too wide": lambda: codec.RandomBits(np.array([2], np.uint32), 1),
+        "random bits below zero": lambda: codec.RandomBits(np.array([-1], np.int32), 1),
+        "random bits that are no integers": lambda: codec.RandomBits(np.array([0.5]), 1),
+        "random bits of another shape": lambda: fast.cast(
+            vector, "float8_e4m3fn", _policy(rounding="stochastic"), codec.RandomBits(np.zeros(3, np.uint32), 1)
+        ),
         "random bits of no width": lambda: codec.RandomBits(np.zeros(0, np.uint32), -1),
         "random bits of 33": lambda: codec.RandomBits(np.zeros(0, np.uint64), 33),
         "half a zero point": lambda: _policy(zero_point=0.5),

@@ -131,7 +131,7 @@ def _untouched(tree: ast.AST) -> set[int]:
         if isinstance(node, ast.keyword) and node.arg in PROSE:
             leave(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "NamedPolicy":
-            for argument in (node.args[0], *node.args[2:]):
+            for argument in (node.args[0], *node.args[2:], *node.keywords):
                 leave(argument)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Format":
             for argument in (node.args[0], *node.args[5:]):

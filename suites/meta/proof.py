@@ -19,10 +19,11 @@ from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.kernels_under_test.gfloat_cast import gfloat_nonsaturate, gfloat_saturate
 from narrowgauge.kernels_under_test.ml_dtypes_cast import ml_dtypes_astype
 from narrowgauge.reference.compare import compare
+from narrowgauge.reference.deviations import DEVIATIONS, Deviation, in_powers
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.inputs import case_named
-from narrowgauge.suites.meta.disagreements import DISAGREEMENTS, Disagreement
+from narrowgauge.reference.policies import POLICIES
 from narrowgauge.suites.meta.wrong_codecs import CODECS, differing, input_sets
 
 Codes = npt.NDArray[np.integer]
@@ -36,6 +37,8 @@ LIBRARIES = {
     "gfloat_nonsaturate": "gfloat",
     "torch_eager": "torch",
 }
+#: what is declared of these libraries; of others, which do not run here, nothing can be looked for
+DISAGREEMENTS = tuple(d for d in DEVIATIONS if d.library in LIBRARIES.values())
 #: the whole of a 16-bit source; every tie, boundary and special and 4,096 mantissas for every exponent of float32
 CASES = {"float32": ("edges", "stratified_2m"), "bfloat16": ("every_code",), "float16": ("every_code",)}
 #: gfloat takes a second for ten million values, and rounds by the same lines in both of its modes
@@ -65,12 +68,12 @@ class Compared:
     x: Coded
     differs: npt.NDArray[np.bool_]
 
-    def expected_to(self, known: Iterable[Disagreement]) -> npt.NDArray[np.bool_]:
+    def expected_to(self, known: Iterable[Deviation]) -> npt.NDArray[np.bool_]:
         """The inputs on which it is known to differ."""
         found = np.zeros(self.x.shape, np.bool_)
-        for disagreement in known:
-            if self.kernel in disagreement.kernels and self.claim.format in disagreement.formats:
-                found |= disagreement.where(decode_values(self.x))
+        for deviation in known:
+            if deviation.concerns(self.claim.source, self.claim.format):
+                found |= deviation.where.holds(decode_values(self.x))
         return found
 
 
@@ -97,10 +100,14 @@ def _of_source(name: str, source: str) -> Coded:
     return case_named(name).make(Claim(Cast("ieee"), source, "float8_e4m3"))
 
 
-def known(kernel: str) -> list[Disagreement]:
-    """The disagreements of a kernel's library in the version that is installed."""
+def known(kernel: str) -> list[Deviation]:
+    """Where a kernel's library is listed to part from its policy, in the version that is installed."""
     version = importlib.metadata.version(LIBRARIES[kernel]).split("+")[0]
-    return [d for d in DISAGREEMENTS if kernel in d.kernels and SpecifierSet(d.versions).contains(version)]
+    return [d for d in DISAGREEMENTS if d.library == LIBRARIES[kernel] and SpecifierSet(d.versions).contains(version)]
+
+
+def kernels_of(library: str) -> list[str]:
+    return [kernel for kernel, of in LIBRARIES.items() if of == library]
 
 
 # --- the tables of docs/proof.md -------------------------------------------------------------------------------------
@@ -130,11 +137,19 @@ def disagreement_table() -> str:
     return table(
         ("kernel", "versions", "formats", "inputs", "example", "gives", "policy says", "reason"),
         (
-            (", ".join(d.kernels), d.versions, ", ".join(d.formats), d.inputs, f"{d.example:.9g}", d.gives, d.says,
-             f"{d.reason} ([link]({d.link.removeprefix('docs/')}))")
+            (", ".join(kernels_of(d.library)), d.versions, d.format, str(d.where), f"{d.example:.9g}", d.given,
+             says(d), f"{d.reason} ([link]({d.link.removeprefix('docs/')}))")
             for d in DISAGREEMENTS
         ),
     )  # fmt: skip
+
+
+def says(deviation: Deviation) -> str:
+    """What the policies say of its example."""
+    x = Coded("float32", np.array([deviation.example], np.float32).view(np.uint32))
+    named = (p.name for p in POLICIES.values() if deviation in p.exceptions)
+    codes = {int(expected(Claim(Cast(name), x.format, deviation.format), x)["codes"].low.data[0]) for name in named}
+    return ", ".join(f"{code:#04x}" for code in sorted(codes))
 
 
 #: what libraries are asked where they part: at the ends of every format's range, and about E8M0
@@ -149,7 +164,7 @@ def edge_tables(asks: Mapping[str, Ask], claims: Sequence[tuple[str, Claim]]) ->
         x = Coded("float32", np.array(probes, np.float32).view(np.uint32))
         asked = [(k, c) for k, c in narrow if (FORMATS[c.format].family == "exponent") == exponents]
         yield table(
-            ("format", "kernel", *map(_input, probes)),
+            ("format", "kernel", *map(in_powers, probes)),
             ((c.format, k, *shown(asks[k](c, x))) for k, c in sorted(asked, key=lambda pair: pair[1].format)),
         )
 
@@ -158,14 +173,6 @@ def shown(codes: Codes) -> list[str]:
     """Codes in hexadecimal; a number that is below every code in decimal."""
     signed = codes.astype(np.int64).tolist()
     return [f"{code:#04x}" if code >= 0 else str(code) for code in signed]
-
-
-def _input(value: float) -> str:
-    mantissa, exponent = np.frexp(abs(value))
-    text = f"{abs(value):g}"
-    if 0 < abs(value) < 1e-6 or 1e6 < abs(value) < np.inf:
-        text = f"2^{exponent - 1}" if mantissa == 0.5 else f"{2 * mantissa:g} x 2^{exponent - 1}"
-    return f"-{text}" if np.signbit(value) else text
 
 
 @cache

@@ -69,7 +69,16 @@ def test_claims_that_cannot_be(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "choices", [{"rounding": "nearest"}, {"overflow": "nan"}, {"nan": "keep"}, {"limit": -1.0}, {"subnormals": "ftz"}]
+    "choices",
+    [
+        {"rounding": "nearest"},
+        {"overflow": "nan"},
+        {"nan": "keep"},
+        {"limit": -1.0},
+        {"limit": float("inf")},
+        {"limit": float("nan")},
+        {"subnormals": "ftz"},
+    ],
 )
 def test_policies_refuse_choices_that_do_not_exist(choices: dict[str, object]) -> None:
     with pytest.raises(BadInput, match=next(iter(choices))):
@@ -121,3 +130,20 @@ def test_every_alias_is_of_one_format() -> None:
     assert len(dict(names)) == len(set(names))
     assert format_named("fp8e4b8").name == "float8_e4m3fnuz"
     assert format_named("F8_E8M0").name == "float8_e8m0fnu"
+    assert [format_named(a).name for a in ("e2m3fn", "e3m2fn")] == ["float6_e2m3fn", "float6_e3m2fn"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("torch.float8_e4m3fn", "float8_e4m3fn"), ("tl.float8e4nv", "float8_e4m3fn"), ("tl.float8e4b8", "float8_e4m3fnuz"),
+     ("torch.half", "float16"), ("TORCH.INT8", "int8")],
+)  # fmt: skip
+def test_the_name_that_a_library_prints_is_a_name(name: str, meant: str) -> None:
+    assert format_named(name).name == meant
+
+
+def test_a_library_s_name_of_no_format_says_so_too() -> None:
+    with pytest.raises(BadInput, match=r"'torch\.float4_e2m1fn_x2' is not one format: torch's packed storage"):
+        format_named("torch.float4_e2m1fn_x2")
+    with pytest.raises(BadInput, match=r"unknown format 'tl\.float8e4nw'; did you mean float8_e4m3fn"):
+        format_named("tl.float8e4nw")

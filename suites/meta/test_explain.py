@@ -199,6 +199,7 @@ def test_explain_exclamation_marks(asked: str, capsys: pytest.CaptureFixture[str
         ("outliers are clipped", "the largest values are cut off"),
         ("NaN swallowed", "a NaN that went in never came out"),
         ("small values vanish", "small values are gone"),
+        ("negative numbers become positive", "negative numbers become positive"),
     ],
 )
 def test_explain_in_the_user_s_own_words(asked: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,12 +24,12 @@ from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.devices.device import Device
 from narrowgauge.kernels_under_test import gfloat_cast
 from narrowgauge.reference.codec import decode, values
+from narrowgauge.reference.deviations import Deviation, Values
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.inputs import case_named, nan_payloads
 from narrowgauge.reference.judge import judge
 from narrowgauge.suites.meta import proof
-from narrowgauge.suites.meta.disagreements import DISAGREEMENTS, Disagreement, Values
 from narrowgauge.suites.meta.wrong_codecs import CLAIM, CODECS, WrongCodec, input_sets
 
 pytestmark = pytest.mark.meta
@@ -83,17 +83,18 @@ def test_a_library_differs_just_where_it_is_listed(kernel: str, rows: list[proof
         assert not wrong.size, f"{row.claim}: differs, or no longer does, on {decode_values(row.x.take(wrong))}"
 
 
-@pytest.mark.parametrize("listed", DISAGREEMENTS, ids=lambda d: f"{d.kernels[0]}-{d.inputs}")
+@pytest.mark.parametrize("listed", proof.DISAGREEMENTS, ids=lambda d: f"{d.library}-{d.where}")
 def test_a_disagreement_is_what_it_says(
-    listed: Disagreement, asks: dict[str, proof.Ask], claims: list[tuple[str, Claim]]
+    listed: Deviation, asks: dict[str, proof.Ask], claims: list[tuple[str, Claim]]
 ) -> None:
     """Its example, both ways."""
     x = Coded("float32", np.array([listed.example], np.float32).view(np.uint32))
-    assert listed.where(decode_values(x)).all()
+    assert listed.where.holds(decode_values(x)).all()
+    assert not listed.where.holds(np.array([np.nan])).any()
     for kernel, claim in claims:
-        if claim.source == "float32" and claim.format in listed.formats and listed in proof.known(kernel):
-            assert proof.shown(asks[kernel](claim, x)) == [listed.gives.removesuffix(", no code")]
-            assert proof.shown(expected(claim, x)["codes"].low.codes) == [listed.says]
+        if claim.source == "float32" and claim.format == listed.format and listed in proof.known(kernel):
+            assert proof.shown(asks[kernel](claim, x)) == [listed.given.removesuffix(", no code")]
+            assert proof.shown(expected(claim, x)["codes"].low.codes) == [proof.says(listed)]
 
 
 def test_gfloat_refuses_what_a_format_has_no_code_for() -> None:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.meta
 
 DATA = versions.load()
 PAGE = Path(narrowgauge.__file__).parents[1] / "docs" / "proof.md"
-#: what gfloat gives in E8M0 is partly no code (disagreements.py), which no policy can say
+#: what gfloat gives in E8M0 is partly no code (reference/deviations.py), which no policy can say
 SAYABLE = [a for a in DATA.answers if not (a.kernel.startswith("gfloat") and a.format == "float8_e8m0fnu")]
 RANGED = [p for p in POLICIES.values() if p.applies.split(" ")[0] in versions.KERNELS]
 

@@ -34,11 +34,12 @@ from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.kernels_under_test.by_version import ml_dtypes_policy, torch_policy
 from narrowgauge.reference.codec import values
+from narrowgauge.reference.deviations import Deviation
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.policies import policy_named
 from narrowgauge.suites.meta import proof
-from narrowgauge.suites.meta.disagreements import DISAGREEMENTS, Disagreement
 from narrowgauge.suites.meta.measure_torch import FORMATS as FORMATS_OF_TORCH
 from narrowgauge.suites.meta.measure_torch import PROBES, WIDE
 
@@ -195,22 +196,22 @@ def policy_of(kernel: str, version: str, format_name: str) -> str:
     return next(claim.rule for claim in proof.record_of(kernel).claims)
 
 
-def exceptions(kernel: str, version: str, format_name: str) -> list[Disagreement]:
+def exceptions(kernel: str, version: str, format_name: str) -> list[Deviation]:
     """Where it is listed to part from that policy."""
     return [
         d
-        for d in DISAGREEMENTS
-        if kernel in d.kernels and format_name in d.formats and SpecifierSet(d.versions).contains(version)
+        for d in policy_named(policy_of(kernel, version, format_name)).exceptions
+        if d.format == format_name and SpecifierSet(d.versions).contains(version)
     ]
 
 
 @cache
-def digest_of_policy(policy: CastPolicy, source: str, format_name: str, known: tuple[Disagreement, ...]) -> str:
-    """The digest of what a policy says of every input, but for the disagreements' inputs, which get what they say."""
+def digest_of_policy(policy: CastPolicy, source: str, format_name: str, known: tuple[Deviation, ...]) -> str:
+    """The digest of what a policy says of every input, but for the deviations' inputs, which get what they say."""
     x = inputs(source)
     codes = expected(Claim(Cast(policy), source, format_name), x)["codes"].low.codes.copy()
-    for disagreement in known:
-        codes[disagreement.where(decode_values(x))] = int(disagreement.gives, 16)
+    for deviation in known:
+        codes[deviation.where.holds(decode_values(x))] = deviation.gives
     return digest(codes, format_name)
 
 
@@ -227,7 +228,7 @@ def news(data: Measured, library: str, version: str, found: Mapping[Key, str]) -
         return (
             f"{library} {version} was never measured; what was is {', '.join(listed)}. Its casts are those of "
             f"{span(same) if same else 'no version that was'}. Record it as the head of suites/meta/versions.py says, "
-            "and widen the ranges in reference/policies.py, suites/meta/disagreements.py and ci/waivers.toml; one that "
+            "and widen the ranges in reference/policies.py, reference/deviations.py and ci/waivers.toml; one that "
             "casts as none did needs a policy of its own, and a line in kernels_under_test/by_version.py."
         )
     wrong = [key for key in sorted(each[version] | dict(found)) if each[version].get(key) != found.get(key)]
