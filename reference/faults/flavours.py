@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.reference.behaviour import Behaviour
+from narrowgauge.reference.codec import largest, values
+from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.faults import edits, value_edits
+from narrowgauge.reference.faults.edits import Edit
 from narrowgauge.reference.faults.fault import Fault
 
 OCP_OF = {"float8_e4m3fnuz": "float8_e4m3fn", "float8_e5m2fnuz": "float8_e5m2"}
 FNUZ_OF = {ocp: fnuz for fnuz, ocp in OCP_OF.items()}
+
+
+def _repaired(clamped: bool = False) -> Edit:
+    """OCP codes with 0x80, the NaN of FNUZ, put to 0. A NaN keeps its sign, as in casts by software."""
+    written = edits.written_as(OCP_OF)
+
+    def patch(behaviour: Behaviour, x: Coded, codes: Coded) -> Coded:
+        real = decode_values(x)
+        signed = np.where(np.isnan(real) & np.signbit(real), codes.data | 0x80, codes.data)
+        return Coded(codes.format, np.where(signed == 0x80, 0, signed).astype(codes.data.dtype))
+
+    def edit(behaviour: Behaviour) -> Behaviour | None:
+        fmt = format_named(behaviour.format)
+        limited = edits.policy(limit=float(values(fmt)[largest(fmt)])) if clamped else lambda b: b
+        found = written(limited(behaviour) or behaviour)
+        return None if found is None else replace(found, patched=(*found.patched, patch))
+
+    return edit
+
 
 FAULTS = (
     Fault(
@@ -15,6 +44,22 @@ FAULTS = (
         edits.written_as(OCP_OF),
         "every value is half of what it should be, and -0 is NaN",
         "OCP codes are written into a buffer that is read as FNUZ",
+        (),
+    ),
+    Fault(
+        "fnuz.ocp_codes_repaired",
+        "FNUZ",
+        _repaired(),
+        "every value is half of what it should be",
+        "OCP codes are put into an FNUZ buffer, 0x80 replaced by 0, and the scale is not doubled",
+        (),
+    ),
+    Fault(
+        "fnuz.ocp_codes_repaired_after_clamp",
+        "FNUZ",
+        _repaired(clamped=True),
+        "every value is half of what it should be, and the largest one is half of the format's",
+        "values are clamped to the largest one of FNUZ, then cast to OCP; 0x80 is replaced by 0",
         (),
     ),
     Fault(
