@@ -88,7 +88,7 @@ def _short(explanation: Explanation, differing: int) -> str:
 def in_part(explanation: Explanation, differing: int) -> str:
     """What faults explain of what differs, and what is right that they would change."""
     spoilt = explanation.spoils(differing)
-    and_spoils = f" and would change {spoilt:,} that are right" if spoilt else ""
+    and_spoils = f" and would change {spoilt:,} that {'is' if spoilt == 1 else 'are'} right" if spoilt else ""
     return f"explains {explanation.explained:,} of {differing:,}{and_spoils}"
 
 

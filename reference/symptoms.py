@@ -46,8 +46,9 @@ SYMPTOMS: tuple[Symptom, ...] = (
         "step was lost in rounding, or the scale of their block is another power of two.",
         (
             "fnuz.ocp_codes_written",
+            "fnuz.ocp_codes_with_nan_sign",
             "fnuz.ocp_codes_repaired",
-            "fnuz.ocp_codes_repaired_after_clamp",
+            "fnuz.ocp_codes_of_clamped",
             "fnuz.fnuz_codes_written",
             "fnuz.read_as_ocp",
             "fnuz.ocp_read_as_fnuz",

@@ -19,19 +19,23 @@ OCP_OF = {"float8_e4m3fnuz": "float8_e4m3fn", "float8_e5m2fnuz": "float8_e5m2"}
 FNUZ_OF = {ocp: fnuz for fnuz, ocp in OCP_OF.items()}
 
 
-def _repaired(clamped: bool = False) -> Edit:
-    """OCP codes with 0x80, the NaN of FNUZ, put to 0. A NaN keeps its sign, as in casts by software."""
-    written = edits.written_as(OCP_OF)
+def _ocp_codes(repaired: bool = False, clamped: bool = False) -> Edit:
+    """OCP codes under the label of FNUZ. A NaN keeps its sign, as in casts by software.
+
+    ``repaired``: 0x80, which is the NaN of FNUZ, becomes 0. ``clamped``: no value beyond FNUZ's largest is written.
+    """
 
     def patch(behaviour: Behaviour, x: Coded, codes: Coded) -> Coded:
-        real = decode_values(x)
-        signed = np.where(np.isnan(real) & np.signbit(real), codes.data | 0x80, codes.data)
-        return Coded(codes.format, np.where(signed == 0x80, 0, signed).astype(codes.data.dtype))
+        real, data = decode_values(x), codes.data
+        data = np.where(np.isnan(real) & np.signbit(real), data | 0x80, data)
+        return Coded(codes.format, np.where((data == 0x80) & repaired, 0, data).astype(codes.data.dtype))
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
+        if behaviour.format not in OCP_OF:
+            return None
         fmt = format_named(behaviour.format)
-        limited = edits.policy(limit=float(values(fmt)[largest(fmt)])) if clamped else lambda b: b
-        found = written(limited(behaviour) or behaviour)
+        limit = float(values(fmt)[largest(fmt)]) if clamped else behaviour.policy.limit
+        found = edits.written_as(OCP_OF)(replace(behaviour, policy=replace(behaviour.policy, limit=limit)))
         return None if found is None else replace(found, patched=(*found.patched, patch))
 
     return edit
@@ -47,17 +51,25 @@ FAULTS = (
         (),
     ),
     Fault(
+        "fnuz.ocp_codes_with_nan_sign",
+        "FNUZ",
+        _ocp_codes(),
+        "every value is half of what it should be, -0 is NaN, and NaN is the largest value with its sign",
+        "OCP codes, in which a NaN keeps its sign, are written into a buffer that is read as FNUZ",
+        (),
+    ),
+    Fault(
         "fnuz.ocp_codes_repaired",
         "FNUZ",
-        _repaired(),
+        _ocp_codes(repaired=True),
         "every value is half of what it should be",
         "OCP codes are put into an FNUZ buffer, 0x80 replaced by 0, and the scale is not doubled",
         (),
     ),
     Fault(
-        "fnuz.ocp_codes_repaired_after_clamp",
+        "fnuz.ocp_codes_of_clamped",
         "FNUZ",
-        _repaired(clamped=True),
+        _ocp_codes(repaired=True, clamped=True),
         "every value is half of what it should be, and the largest one is half of the format's",
         "values are clamped to the largest one of FNUZ, then cast to OCP; 0x80 is replaced by 0",
         (),
@@ -89,7 +101,7 @@ FAULTS = (
     Fault(
         "fnuz.negative_underflow_is_nan",
         "FNUZ",
-        value_edits.zero_with_sign(lambda b: value_edits.family(b) == "fnuz"),
+        value_edits.zero_with_sign(lambda b: value_edits.family(b) == "fnuz" and not b.written),
         "small negative values become NaN",
         "the sign bit is kept on a zero in a format whose code for -0 is its NaN",
         ("onnxruntime#18473", "xla#17487", "triton#3997", "onnx#5764"),

@@ -178,6 +178,16 @@ def test_ties_are_a_place() -> None:
     assert identity.choices.values["rounding"] == ("nearest_away",)
 
 
+def test_the_nearest_policy_is_that_of_the_fewest_other_choices() -> None:
+    """x >> 16, the cut to bfloat16, keeps infinity: it is IEEE but for the rounding, though what lies beyond the
+    largest value is cut to it, and a policy that saturates leaves fewer codes."""
+    x = cases_for(Claim(observe(Cast), "float32", "bfloat16"), "smoke")["edges"]
+    identity = found((x.data >> np.uint32(16)).astype(np.uint16), fmt="bfloat16", x=x)
+    assert "ieee" in identity.nearest
+    assert "gfloat_saturate" not in identity.nearest
+    assert identity.explanations[0].faults == ("cast.truncates + cast.nan_by_its_bits",)
+
+
 SOUND = Claim(Cast("ocp_saturate"), "float32", E4)
 
 
