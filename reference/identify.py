@@ -13,7 +13,7 @@ from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.contracts.verdict import Explanation
 from narrowgauge.reference.apart import Apart, apart
 from narrowgauge.reference.behaviour import behaviour_of, candidates
-from narrowgauge.reference.choices import Choices, choices_of
+from narrowgauge.reference.choices import Choices, choices_of, mistaken
 from narrowgauge.reference.compare import Difference, compare
 from narrowgauge.reference.diagnosis import explain
 from narrowgauge.reference.expected import Expected, expected
@@ -60,6 +60,7 @@ class Identity:
     choices: Choices | None  #: of a cast, measured from its codes
     unsteady: int  #: inputs of a cast that got different codes in different places: it is no function of one value
     nearest: tuple[str, ...] = ()  #: the named rules that leave the least, all of one answer
+    mistaken: str = ""  #: where the choices are known exactly, those in which they differ from the nearest
     differences: dict[str, int] | None = None  #: from the nearest, by class
     apart: tuple[Apart, ...] = ()
     explanations: tuple[Explanation, ...] = ()  #: faults that make the kernel out of the nearest
@@ -93,6 +94,7 @@ def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
     return Identity(
         str(claim), elements, follows, choices, unsteady,
         nearest=nearest.names,
+        mistaken=mistaken(behaviour_of(nearest.claim).policy, choices) if choices and choices.left == 0 else "",
         differences=nearest.counts,
         apart=_where(claim, nearest, seen),
         explanations=explanations,

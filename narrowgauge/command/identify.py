@@ -136,6 +136,7 @@ def _identity(identity: Identity, operation: str, tried: int, width: int) -> lis
         ("follows", f"no named {rule}"),
         *_choices(identity.choices, identity.elements),
         ("nearest", ", ".join(identity.nearest)),
+        *([("but for", identity.mistaken)] if identity.mistaken else []),
         ("differs in", f"{identity.differing:,} of {identity.elements:,} {unit} ({classes})"),
         *_fault(identity.explanations, identity.differing),
     ]

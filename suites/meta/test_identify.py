@@ -109,6 +109,7 @@ def test_a_limit_is_measured() -> None:
     identity = found(codes, x.format, FNUZ, x)
     assert identity.choices is not None
     assert identity.choices.values["limit"] == (224.0,)
+    assert identity.mistaken == "limit 224"
     assert identity.choices.left == 0
     (group,) = identity.apart
     assert group.inputs == "|x| >= 233 (0x4369)"  # 232, the tie of 224 and 240, goes to the even code of 224
@@ -229,7 +230,7 @@ def test_one_wrong_code_in_65536() -> None:
     (group,) = identity.apart
     assert (group.inputs, group.got, group.want) == ("x = 1 (0x3c00)", "1.125 (0x39)", "1 (0x38)")
     assert identity.choices is not None
-    assert identity.choices.left == 1
+    assert (identity.choices.left, identity.mistaken) == (1, "")
     assert identity.explanations == ()
 
 

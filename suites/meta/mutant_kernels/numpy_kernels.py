@@ -1,4 +1,4 @@
-"""Wrong casts in NumPy, each from a public report. They stand in one file, since each file costs a process."""
+"""Wrong casts in NumPy, from public reports and a reviewer. They stand in one file, since each file costs a process."""
 
 from __future__ import annotations
 
