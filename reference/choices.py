@@ -44,6 +44,17 @@ class Choices:
         return ", ".join(f"{name} {' or '.join(map(str, found))}" for name, found in self.values.items())
 
 
+def mistaken(right: CastPolicy, choices: Choices) -> str:
+    """The choices in which a cast differs from ``right``, in words: "rounding down, limit 240"."""
+    wrong = {name: found for name, found in choices.values.items() if getattr(right, name) not in found}
+    words = (f"{name} {' or '.join(_word(v) for v in found)}" for name, found in wrong.items())
+    return ", ".join(words)
+
+
+def _word(value: str | float | None) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def choices_of(x: Coded, got: Coded, difference: Difference) -> Choices | None:
     """The choices of a cast that made ``got`` of ``x`` (1-d). ``difference`` is that from some policy: the places where
     it differs are looked at too. None for a destination that leaves no choice (more than 19 bits)."""

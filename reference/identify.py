@@ -12,8 +12,8 @@ from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.contracts.verdict import Explanation
 from narrowgauge.reference.apart import Apart, apart
-from narrowgauge.reference.behaviour import candidates
-from narrowgauge.reference.choices import Choices, choices_of
+from narrowgauge.reference.behaviour import behaviour_of, candidates
+from narrowgauge.reference.choices import Choices, choices_of, mistaken
 from narrowgauge.reference.compare import Difference, compare
 from narrowgauge.reference.diagnosis import explain
 from narrowgauge.reference.expected import Expected, expected
@@ -60,6 +60,7 @@ class Identity:
     choices: Choices | None  #: of a cast, measured from its codes
     unsteady: int  #: inputs of a cast that got different codes in different places: it is no function of one value
     nearest: tuple[str, ...] = ()  #: the named rules that leave the least, all of one answer
+    mistaken: str = ""  #: where the choices are known exactly, those in which they differ from the nearest
     differences: dict[str, int] | None = None  #: from the nearest, by class
     apart: tuple[Apart, ...] = ()
     explanations: tuple[Explanation, ...] = ()  #: faults that make the kernel out of the nearest
@@ -81,11 +82,8 @@ def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
         merged, unsteady = _merged(seen)
         seen = [merged]
     rules = rules_apart(claim, seen)
-    nearest = min(rules, key=lambda rule: rule.total)
+    nearest, choices = _nearest(claim, rules, seen)
     elements = sum(c.data.size for one in seen for c in one.got.values())
-    choices = (
-        choices_of(seen[0].x, seen[0].got["codes"], nearest.apart[0]) if claim.operation == Cast.operation else None
-    )
     follows = their_names(claim, (rule for rule in rules if rule.total == 0))
     if follows:
         return Identity(str(claim), elements, follows, choices, unsteady)
@@ -96,12 +94,34 @@ def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
     return Identity(
         str(claim), elements, follows, choices, unsteady,
         nearest=nearest.names,
+        mistaken=mistaken(behaviour_of(nearest.claim).policy, choices) if choices and choices.left == 0 else "",
         differences=nearest.counts,
         apart=_where(claim, nearest, seen),
         explanations=explanations,
         spoilt=spoilt,
         spoilt_by=spoilt_by,
     )  # fmt: skip
+
+
+def _nearest(claim: Claim, rules: Sequence[Rule], seen: Sequence[Seen]) -> tuple[Rule, Choices | None]:
+    """The rule that leaves the least; of a cast, if its choices are known, that of the fewest other choices.
+
+    So a cast to bfloat16 that cuts, and keeps infinity, is nearest to a policy that keeps infinity, though one that
+    saturates leaves fewer of its codes.
+    """
+    nearest = min(rules, key=lambda rule: rule.total)
+    if claim.operation != Cast.operation:
+        return nearest, None
+    x, got = seen[0].x, seen[0].got["codes"]
+    choices = choices_of(x, got, nearest.apart[0])
+    if choices is None or 2 * choices.left > nearest.total:
+        return nearest, choices
+
+    def others(rule: Rule) -> int:
+        policy = behaviour_of(rule.claim).policy
+        return sum(getattr(policy, name) not in found for name, found in choices.values.items())
+
+    return min(rules, key=lambda rule: (others(rule), rule.total)), choices
 
 
 def rules_apart(claim: Claim, seen: Sequence[Seen]) -> list[Rule]:

@@ -9,9 +9,10 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.operations import Claim, Observe
+from narrowgauge.contracts.operations import Cast, Claim, Observe
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.reference.behaviour import behaviour_of, candidates, standing_of
+from narrowgauge.reference.choices import choices_of, mistaken
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.diagnosis import explain
 from narrowgauge.reference.expected import Expected, expected
@@ -61,17 +62,30 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected) -
     difference = compare(got, want)
     if difference.total == 0:
         return Verdict("passed", str(claim), standing.authority, elements, digest=digest(dict(got)))
+    explanations = explain(claim, x, got, difference)
+    explained = bool(explanations) and explanations[0].complete
     return Verdict(
         result="disputed" if standing.evidence == "document" else "failed",
         claim=str(claim),
         authority=standing.authority,
         elements=elements,
         differences=difference.counts,
-        explanations=explain(claim, x, got, difference),
+        explanations=explanations,
         mismatches=tuple(mismatches(x, got, want, difference)),
         breaks=standing.breaks,
+        reason="" if explained or claim.operation != Cast.operation else _other_choices(claim, x, got["codes"]),
         digest=digest(dict(got)),
     )
+
+
+def _other_choices(claim: Claim, x: Coded, got: Coded) -> str:
+    """Where a cast of other choices gives exactly these codes: in which ones it parts from the contract."""
+    flat, codes = Coded(x.format, x.data.ravel()), Coded(got.format, got.data.ravel())
+    right = behaviour_of(claim)
+    choices = choices_of(flat, codes, compare({"codes": codes}, expected(claim, flat)))
+    if choices is None or choices.left:
+        return ""
+    return f"exactly the contract but for: {mistaken(right.policy, choices)}"
 
 
 def _observe(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> Verdict:

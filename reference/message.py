@@ -29,6 +29,8 @@ def code_of(verdict: Verdict) -> str:
         return "FORM"
     if "not_a_code" in verdict.differences:
         return "NOT-A-CODE"
+    if verdict.reason:
+        return "POLICY"
     if not verdict.explanations or not verdict.explanations[0].accounts_for(verdict.differing):
         return "UNEXPLAINED"
     return fault_named(verdict.explanations[0].faults[0].split(" + ")[0]).code
@@ -40,6 +42,8 @@ def _headline(verdict: Verdict, subject: str) -> str:
         return f"[FORM] {subject}: {'; '.join(verdict.malformed)}"
     if strange := verdict.differences.get("not_a_code", 0):
         return f"[NOT-A-CODE] {subject}: {strange} numbers that are no codes of the format"
+    if verdict.reason:
+        return f"[POLICY] {subject}: {word}; {verdict.reason}"
     if not verdict.explanations:
         return f"[UNEXPLAINED] {subject}: {word}, and no known fault accounts for any of it"
     best = verdict.explanations[0]
@@ -47,9 +51,9 @@ def _headline(verdict: Verdict, subject: str) -> str:
     extra = len(best.faults) - SPELLED_OUT
     name += f" and {extra} more" if extra > 0 else ""
     if not best.accounts_for(verdict.differing):
-        nearest = f"nearest: {name} explains {best.explained} of {verdict.differing}"
+        nearest = f"nearest: {name} {in_part(best, verdict.differing)}"
         return f"[UNEXPLAINED] {subject}: {word}, and no known fault accounts for it; {nearest}"
-    how = "" if best.complete else f" explains {best.explained} of {verdict.differing}, leaves {best.left} differing"
+    how = "" if best.complete else f" {in_part(best, verdict.differing)}"
     return f"[{code_of(verdict)}] {subject}: {name}{how}"
 
 
@@ -60,8 +64,10 @@ def _breaks(verdict: Verdict) -> str:
 
 
 def _reasons(verdict: Verdict) -> list[str]:
-    if verdict.explanations and not verdict.explanations[0].accounts_for(verdict.differing):
-        return [f"  near: {_short(e)}" for e in verdict.explanations]  # a cause, spelled out, would read as a finding
+    if verdict.explanations and (verdict.reason or not verdict.explanations[0].accounts_for(verdict.differing)):
+        return [
+            f"  near: {_short(e, verdict.differing)}" for e in verdict.explanations
+        ]  # a cause, spelled out, would read as a finding
     lines = []
     for explanation in verdict.explanations[:1]:
         for name in explanation.faults[:SPELLED_OUT]:
@@ -71,12 +77,19 @@ def _reasons(verdict: Verdict) -> list[str]:
                 lines.append(f"  {single}: {fault.cause}{seen}")
         if explanation.separated_by:
             lines.append(f"  told apart by: {explanation.separated_by}")
-    lines += [f"  next best: {_short(e)}" for e in verdict.explanations[1:]]
+    lines += [f"  next best: {_short(e, verdict.differing)}" for e in verdict.explanations[1:]]
     return list(dict.fromkeys(lines))
 
 
-def _short(explanation: Explanation) -> str:
-    return f"{', '.join(explanation.faults)} explains {explanation.explained}, leaves {explanation.left}"
+def _short(explanation: Explanation, differing: int) -> str:
+    return f"{', '.join(explanation.faults)} {in_part(explanation, differing)}"
+
+
+def in_part(explanation: Explanation, differing: int) -> str:
+    """What faults explain of what differs, and what is right that they would change."""
+    spoilt = explanation.spoils(differing)
+    and_spoils = f" and would change {spoilt:,} that {'is' if spoilt == 1 else 'are'} right" if spoilt else ""
+    return f"explains {explanation.explained:,} of {differing:,}{and_spoils}"
 
 
 def _count(verdict: Verdict) -> str:

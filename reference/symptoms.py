@@ -40,11 +40,15 @@ SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
         "values are half or twice what they should be",
         ("half", "twice", "double", "factor 2", "factor two", "x2", "1/2"),
-        "FNUZ and OCP codes of one value differ by one exponent step: 253 of 256 codes read as the other format are "
-        "off by exactly two, the rest swap NaN, -0 and the largest values. If only some values are off, an exponent "
+        "FNUZ and OCP codes of one value differ by one exponent step: of the 256 codes of e4m3, 252 read as the "
+        "other format are off by exactly two (246 of e5m2), 0 stays, the rest swap NaN, -0, infinity and the largest "
+        "values. If only some values are off, an exponent "
         "step was lost in rounding, or the scale of their block is another power of two.",
         (
             "fnuz.ocp_codes_written",
+            "fnuz.ocp_codes_with_nan_sign",
+            "fnuz.ocp_codes_repaired",
+            "fnuz.ocp_codes_of_clamped",
             "fnuz.fnuz_codes_written",
             "fnuz.read_as_ocp",
             "fnuz.ocp_read_as_fnuz",
@@ -52,6 +56,8 @@ SYMPTOMS: tuple[Symptom, ...] = (
             "cast.subnormals_halved",
             "e8m0.lowest_binade_up",
             "e8m0.ties_to_even",
+            "e8m0.log2_in_float32",
+            "e8m0.rounded_log2",
         ),
         "Find where the buffer's format is recorded and who reads it; run the suite with -m fnuz.",
     ),
@@ -69,6 +75,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
             "cast.e4m3_and_e5m2_confused",
             "cast.overflow_wraps",
             "cast.magnitude_of_negative",
+            "cast.sign_lost",
             "e8m0.negative_to_smallest",
         ),
         "Compare scales with amax / 448 row by row; give the kernel rows of known, different magnitude.",
@@ -87,10 +94,13 @@ SYMPTOMS: tuple[Symptom, ...] = (
         "zero lost its sign.",
         (
             "cast.subnormals_flushed",
+            "cast.subnormals_flushed_before_rounding",
+            "cast.subnormals_flushed_without_sign",
             "cast.source_subnormals_flushed",
             "decode.scale_code_0_is_zero",
             "cast.nan_to_zero",
             "cast.negative_zero_lost",
+            "cast.exact_negative_zero_lost",
             "scale.unity",
         ),
         "Judge the cast on the case 'edges'; look whether the scale in use is 1.0.",
@@ -103,12 +113,17 @@ SYMPTOMS: tuple[Symptom, ...] = (
             "cast.truncates",
             "cast.ties_away",
             "cast.ties_toward_zero",
+            "cast.ties_up",
+            "cast.ties_away_in_subnormals",
+            "cast.rounds_up",
+            "cast.rounds_down",
             "cast.double_rounding_float16",
             "cast.double_rounding_bfloat16",
             "cast.double_rounding_float32",
             "cast.subnormals_rounded_twice",
             "cast.subnormals_lose_sticky_bits",
             "integer.half_added_in_float32",
+            "integer.floor_of_half_added",
             "e8m0.rounded_up",
             "scale.reciprocal_multiplied",
         ),
@@ -117,10 +132,16 @@ SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
         "the largest values are cut off",
         ("clip", "clipped", "saturate", "saturates", "plateau", "cut off", "448", "240", "224", "outlier"),
-        "Finite overflow became the largest number, or the bound of another format was used to make the scale.",
+        "Finite overflow became the largest number, or values were clamped to the largest one of another format, or "
+        "its bound was used to make the scale.",
         (
             "cast.overflow_saturates",
             "cast.infinity_saturates",
+            "cast.clamped_to_57344",
+            "cast.clamped_to_448",
+            "cast.clamped_to_240",
+            "cast.clamped_to_224",
+            "cast.clamped_to_30",
             "integer.lowest_left_out",
             "e8m0.rounded_down",
             "e8m0.rounded_to_nearest",

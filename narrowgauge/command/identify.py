@@ -19,6 +19,7 @@ from narrowgauge.reference.choices import Choices
 from narrowgauge.reference.faults.registry import fault_named
 from narrowgauge.reference.identify import Identity
 from narrowgauge.reference.inputs import DEPTHS
+from narrowgauge.reference.message import in_part
 from narrowgauge.suites.identifying import Found, identify_files, identify_kernel
 from narrowgauge.suites.run import Run
 
@@ -135,6 +136,7 @@ def _identity(identity: Identity, operation: str, tried: int, width: int) -> lis
         ("follows", f"no named {rule}"),
         *_choices(identity.choices, identity.elements),
         ("nearest", ", ".join(identity.nearest)),
+        *([("but for", identity.mistaken)] if identity.mistaken else []),
         ("differs in", f"{identity.differing:,} of {identity.elements:,} {unit} ({classes})"),
         *_fault(identity.explanations, identity.differing),
     ]
@@ -156,8 +158,8 @@ def _fault(explanations: Sequence[Explanation], differing: int) -> list[tuple[st
     best = explanations[0]
     if not best.accounts_for(differing):
         names = ", ".join(best.faults[:FAULTS_NAMED])
-        return [("fault", f"no known fault accounts for it; nearest: {names} explains {best.explained:,}")]
-    part = "" if best.complete else f" (explains {best.explained:,}, leaves {best.left:,})"
+        return [("fault", f"no known fault accounts for it; nearest: {names} {in_part(best, differing)}")]
+    part = "" if best.complete else f" ({in_part(best, differing)})"
     said = [("fault", f"{name}{part}: {_cause(name)}") for name in best.faults[:FAULTS_NAMED]]
     if best.separated_by:
         said.append(("told apart", best.separated_by))

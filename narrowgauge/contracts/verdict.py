@@ -37,6 +37,10 @@ class Explanation:
     def complete(self) -> bool:
         return self.left == 0
 
+    def spoils(self, differing: int) -> int:
+        """Elements that are right and would be wrong by the faults, where ``differing`` elements are not right."""
+        return self.left - (differing - self.explained)
+
     def accounts_for(self, differing: int) -> bool:
         """Whether this is an answer: it reproduces everything, or at least half of the elements that differ."""
         return self.complete or 2 * self.explained >= differing

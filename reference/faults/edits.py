@@ -25,7 +25,7 @@ def policy(**choices: Any) -> Edit:
     """Other choices in the cast policy."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        changed, fmt = replace(behaviour.policy, **choices), format_named(behaviour.format)
+        changed, fmt = replace(behaviour.policy, **choices), format_named(behaviour.written or behaviour.format)
         if fmt.bits >= 32:  # by the rules of IEEE 754 alone
             return None
         try:

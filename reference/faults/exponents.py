@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
+from narrowgauge.contracts.formats import Format
 from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.faults import edits, value_edits
 from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.value_edits import Reals
 
 #: bits 20 and 21 of a float32 fraction: what 0x4FFFFF leaves out of 0x7FFFFF
 LEFT_OUT = 0x300000
@@ -12,6 +18,17 @@ LEFT_OUT = 0x300000
 
 def _is_exponent(b: Behaviour) -> bool:
     return value_edits.family(b) == "exponent"
+
+
+def _by_log2(to_whole: Callable[[Reals], Reals]) -> Callable[[Reals, Format, Format], Reals]:
+    """The power of two whose exponent is made out of log2, which is rounded to float32."""
+
+    def change(real: Reals, source: Format, fmt: Format) -> Reals:
+        with np.errstate(divide="ignore"):
+            exponent = to_whole(np.log2(np.abs(real)).astype(np.float32).astype(np.float64))
+        return np.copysign(np.exp2(exponent), real)
+
+    return change
 
 
 FAULTS = (
@@ -46,6 +63,25 @@ FAULTS = (
         "scales exactly between two powers of two go down in every second binade",
         "ties go to the even exponent where the contract promises another rule",
         ("gfloat e8m0, measured",),
+    ),
+    Fault(
+        "e8m0.log2_in_float32",
+        "EXPONENT",
+        edits.either(
+            value_edits.given(_by_log2(np.floor), lambda b: _is_exponent(b) and b.policy.rounding == "toward_zero"),
+            value_edits.given(_by_log2(np.ceil), lambda b: _is_exponent(b) and b.policy.rounding == "up"),
+        ),
+        "scales next to a power of two are off by a factor of two: those just below for floor, just above for ceil",
+        "the exponent is the floor or ceil of log2(x) in float32, where log2 of such a value is a whole number",
+        (),
+    ),
+    Fault(
+        "e8m0.rounded_log2",
+        "EXPONENT",
+        value_edits.given(_by_log2(np.rint), _is_exponent),
+        "scales between 1.414 and 1.5 times a power of two go up, where the nearest power is the lower one",
+        "the exponent is round(log2(x)): log2 is half way at the square root of two, not at 1.5",
+        (),
     ),
     Fault(
         "e8m0.negative_to_smallest",

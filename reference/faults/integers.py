@@ -19,6 +19,17 @@ FAULTS = (
         ("vllm KV cache per token and head, measured",),
     ),
     Fault(
+        "integer.floor_of_half_added",
+        "ROUND",
+        value_edits.given(
+            value_edits.floor_of_half_added,
+            lambda b: value_edits.family(b) == "integer" and value_edits.rounds_to_nearest(b),
+        ),
+        "values just below a half go up: 0.49999997 gives 1; ties go up, -2.5 to -2",
+        "0.5 is added in float32, where the sum is rounded, and the floor taken",
+        (),
+    ),
+    Fault(
         "integer.lowest_left_out",
         "OVERFLOW",
         value_edits.all_of(

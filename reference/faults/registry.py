@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from narrowgauge.contracts.errors import unknown
-from narrowgauge.reference.faults import casts, decoding, exponents, flavours, integers, scales, specials
+from narrowgauge.reference.faults import (
+    casts,
+    decoding,
+    exponents,
+    flavours,
+    integers,
+    limits,
+    rounding,
+    scales,
+    specials,
+)
 from narrowgauge.reference.faults.fault import Fault
 
 FAULTS: dict[str, Fault] = {
     fault.name: fault
-    for family in (casts, specials, flavours, exponents, integers, decoding, scales)
+    for family in (casts, rounding, limits, specials, flavours, exponents, integers, decoding, scales)
     for fault in family.FAULTS
 }
 

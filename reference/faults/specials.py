@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.reference.codec import has_negative_zero
 from narrowgauge.reference.faults import edits, value_edits
 from narrowgauge.reference.faults.fault import Fault
 
@@ -69,6 +71,28 @@ FAULTS = (
         "-0 and negative underflow become +0",
         "the sign is multiplied in (x * sign(x)) instead of copied",
         ("microxcaling, measured", "breccia, measured", "rocm-libraries#7517"),
+    ),
+    Fault(
+        "cast.exact_negative_zero_lost",
+        "ZERO-SIGN",
+        value_edits.given(
+            value_edits.zero_added,
+            lambda b: value_edits.reads_a_float(b) and has_negative_zero(format_named(b.format)),
+        ),
+        "-0 becomes +0; negative underflow keeps its sign",
+        "zero is added (x + 0.0), or an operation before the cast gives +0 for -0",
+        (),
+    ),
+    Fault(
+        "cast.sign_lost",
+        "SIGN",
+        value_edits.given(
+            value_edits.without_sign,
+            lambda b: value_edits.reads_a_float(b) and format_named(b.format).signed,
+        ),
+        "a negative value becomes the code of its magnitude",
+        "the magnitude is encoded, and the sign never put back",
+        (),
     ),
     Fault(
         "cast.magnitude_of_negative",

@@ -106,6 +106,26 @@ def source_flushed(real: Reals, source: Format, fmt: Format) -> Reals:
     return np.where(below_normal(real, source), np.copysign(0.0, real), real)
 
 
+def flushed_below_normal(real: Reals, source: Format, fmt: Format) -> Reals:
+    """What is below the destination's smallest normal is a zero of its sign."""
+    return np.where(below_normal(real, fmt), np.copysign(0.0, real), real)
+
+
+def nothing_below_normal(real: Reals, source: Format, fmt: Format) -> Reals:
+    """What is below the destination's smallest normal, -0 too, is +0."""
+    return np.where(np.abs(real) < smallest_normal(fmt), 0.0, real)
+
+
+def without_sign(real: Reals, source: Format, fmt: Format) -> Reals:
+    """The magnitude."""
+    return np.abs(real)
+
+
+def zero_added(real: Reals, source: Format, fmt: Format) -> Reals:
+    """-0 + 0 is +0; nothing else changes."""
+    return real + 0.0
+
+
 def rounded_as_normal(real: Reals, source: Format, fmt: Format) -> Reals:
     """What will be subnormal is rounded to the significand's full width first, ties to even."""
     significand, exponent = np.frexp(real)
@@ -136,6 +156,11 @@ def shift_modulo_64(real: Reals, source: Format, fmt: Format) -> Reals:
 def half_added_in_float32(real: Reals, source: Format, fmt: Format) -> Reals:
     """Half is added, the sum is rounded to float32, and the fraction is cut."""
     return np.trunc((real + np.copysign(0.5, real)).astype(np.float32)).astype(np.float64)
+
+
+def floor_of_half_added(real: Reals, source: Format, fmt: Format) -> Reals:
+    """Half is added, the sum is rounded to float32, and the floor taken: floor(x + 0.5)."""
+    return np.floor((real + 0.5).astype(np.float32)).astype(np.float64)
 
 
 def without_fraction_bits(bits: int) -> Callable[[Reals, Format, Format], Reals]:

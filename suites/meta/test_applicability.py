@@ -44,6 +44,27 @@ def test_counts_agree_with_a_trial_of_others(fault: str) -> None:
             assert (found.state, found.inputs, found.case) == ("shows" if count else "equivalent", 65536, "every_code")
 
 
+#: how many of all bfloat16 inputs these change in a cast to e4m3fn, by arithmetic on their codes
+BY_ARITHMETIC = {
+    "cast.exact_negative_zero_lost": 1,
+    "cast.sign_lost": 0x7F81,  # -0 to -infinity: 0x8000 to 0xFF80
+    "cast.ties_up": 126,  # every second tie of each sign, as for ties away and ties toward zero
+    # Both signs of what lies above 2^-10, the tie of zero and the smallest code, and below 2^-6: 0x3A81 to 0x3C7F.
+    "cast.subnormals_flushed_before_rounding": 2 * (0x3C7F - 0x3A81 + 1),
+    # The same, and what underflows to -0, -0 to -2^-10: 0x8000 to 0xBA80.
+    "cast.subnormals_flushed_without_sign": 2 * (0x3C7F - 0x3A81 + 1) + 0x3A81,
+    # Both signs from the tie of 240 and 256, which is 248 (0x4378) and whose even code is that of 256, to infinity.
+    "cast.clamped_to_240": 2 * (0x7F80 - 0x4378 + 1),
+}
+
+
+@pytest.mark.parametrize("fault", BY_ARITHMETIC)
+def test_counts_agree_with_arithmetic(fault: str) -> None:
+    found = applicability(fault, Claim.parse("cast/ocp_saturate/bfloat16/float8_e4m3fn"))
+    assert found is not None
+    assert found.changed == BY_ARITHMETIC[fault]
+
+
 @pytest.mark.parametrize(
     ("fault", "claim", "state"),
     [
@@ -62,6 +83,16 @@ def test_counts_agree_with_a_trial_of_others(fault: str) -> None:
         ("cast.shift_modulo_64", "cast/ocp_saturate/bfloat16/float8_e5m2", "shows"),
         ("fnuz.ocp_codes_written", "cast/ocp_saturate/float32/float8_e4m3fn", None),
         ("fnuz.ocp_codes_written", "cast/fnuz_saturate/bfloat16/float8_e5m2fnuz", "shows"),
+        # A clamp at or above the largest value is none.
+        ("cast.clamped_to_240", "cast/fnuz_saturate/bfloat16/float8_e4m3fnuz", None),
+        ("cast.clamped_to_224", "cast/fnuz_saturate/bfloat16/float8_e4m3fnuz", "shows"),
+        ("cast.clamped_to_448", "cast/ocp_saturate/bfloat16/float8_e4m3fn", None),
+        ("cast.clamped_to_448", "cast/ocp_saturate/bfloat16/float8_e5m2", "shows"),
+        # log2 of a value of 8 significant bits lies too far from a whole number to be rounded to it.
+        ("e8m0.log2_in_float32", "cast/e8m0_floor/bfloat16/float8_e8m0fnu", "equivalent"),
+        ("e8m0.log2_in_float32", "cast/e8m0_ceil/float32/float8_e8m0fnu", "shows"),
+        ("e8m0.log2_in_float32", "cast/e8m0_nearest/float32/float8_e8m0fnu", None),
+        ("e8m0.rounded_log2", "cast/e8m0_nearest/bfloat16/float8_e8m0fnu", "shows"),
         ("scale.448_for_fnuz", "quantize/sglang.fp8_per_token_cta/float32/float8_e4m3fnuz", "shows"),
         ("scale.448_for_fnuz", "cast/fnuz_saturate/float32/float8_e4m3fnuz", None),
     ],

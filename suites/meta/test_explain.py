@@ -180,6 +180,19 @@ def test_explain_a_symptom(symptom: Symptom, capsys: pytest.CaptureFixture[str])
     assert data[0]["faults"] == list(symptom.faults)
 
 
+def test_how_many_codes_are_halved() -> None:
+    """The numbers in the text about FNUZ, counted by ml_dtypes."""
+    (why,) = (s.why for s in SYMPTOMS if "fnuz.read_as_ocp" in s.faults and s.title.startswith("values are half"))
+    told = re.search(r"of the 256 codes of e4m3, (\d+) .* off by exactly two \((\d+) of e5m2\), 0 stays", why)
+    assert told is not None
+    codes = np.arange(256, dtype=np.uint8)
+    for name, count in (("float8_e4m3fn", told[1]), ("float8_e5m2", told[2])):
+        fnuz = name.removesuffix("fn") + "fnuz"
+        ocp, other = (codes.view(getattr(ml_dtypes, n)).astype(np.float64) for n in (name, fnuz))
+        assert np.count_nonzero((ocp == 2 * other) & (ocp != 0)) == int(count)
+        assert ocp[0] == other[0] == 0
+
+
 @pytest.mark.parametrize("asked", ["!!!!", "!!!", "!", "!!!!!!!!!!!!", "  !!!! "])
 def test_explain_exclamation_marks(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = as_json(["explain", asked], capsys)

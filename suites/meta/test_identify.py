@@ -109,6 +109,7 @@ def test_a_limit_is_measured() -> None:
     identity = found(codes, x.format, FNUZ, x)
     assert identity.choices is not None
     assert identity.choices.values["limit"] == (224.0,)
+    assert identity.mistaken == "limit 224"
     assert identity.choices.left == 0
     (group,) = identity.apart
     assert group.inputs == "|x| >= 233 (0x4369)"  # 232, the tie of 224 and 240, goes to the even code of 224
@@ -178,6 +179,16 @@ def test_ties_are_a_place() -> None:
     assert identity.choices.values["rounding"] == ("nearest_away",)
 
 
+def test_the_nearest_policy_is_that_of_the_fewest_other_choices() -> None:
+    """x >> 16, the cut to bfloat16, keeps infinity: it is IEEE but for the rounding, though what lies beyond the
+    largest value is cut to it, and a policy that saturates leaves fewer codes."""
+    x = cases_for(Claim(observe(Cast), "float32", "bfloat16"), "smoke")["edges"]
+    identity = found((x.data >> np.uint32(16)).astype(np.uint16), fmt="bfloat16", x=x)
+    assert "ieee" in identity.nearest
+    assert "gfloat_saturate" not in identity.nearest
+    assert identity.explanations[0].faults == ("cast.truncates + cast.nan_by_its_bits",)
+
+
 SOUND = Claim(Cast("ocp_saturate"), "float32", E4)
 
 
@@ -219,7 +230,7 @@ def test_one_wrong_code_in_65536() -> None:
     (group,) = identity.apart
     assert (group.inputs, group.got, group.want) == ("x = 1 (0x3c00)", "1.125 (0x39)", "1 (0x38)")
     assert identity.choices is not None
-    assert identity.choices.left == 1
+    assert (identity.choices.left, identity.mistaken) == (1, "")
     assert identity.explanations == ()
 
 

@@ -20,7 +20,7 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for, noise
 from narrowgauge.reference.judge import judge
-from narrowgauge.reference.message import failure_message
+from narrowgauge.reference.message import code_of, failure_message
 from narrowgauge.reference.portrait import portrait
 from narrowgauge.suites.meta.killer_policies import MEANT, PLAIN
 
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.meta
 E4 = "float8_e4m3fn"
 CAST = Claim(Cast("ocp_saturate"), "float32", E4)
 VLLM = Claim(Quantize("vllm.fp8_per_token_dynamic"), "float32", E4)
+INT8 = Claim(Cast("integer_nearest"), "float32", "int8")
 #: claims whose faults are tried one by one
 CLAIMS = tuple(
     Claim.parse(text)
@@ -43,6 +44,8 @@ CLAIMS = tuple(
         "cast/torch_from_2_13/bfloat16/float8_e8m0fnu",
         "cast/integer_nearest/float32/int8",
         "cast/integer_nearest/float16/uint8",
+        "cast/torch_ieee/bfloat16/float16",
+        "cast/e8m0_floor/float32/float8_e8m0fnu",
         "cast/ieee/float8_e4m3fn/bfloat16",
         "cast/ieee/float8_e5m2fnuz/float32",
         "cast/ieee/float8_e8m0fnu/float32",
@@ -223,7 +226,35 @@ def test_a_fault_that_explains_only_a_part_says_so() -> None:
     best = verdict.explanations[0]
     assert best.faults == ("cast.truncates",)
     assert 0 < best.left <= 20
-    assert f"leaves {best.left} differing" in failure_message(verdict, "a kernel")
+    assert f"explains {best.explained} of {verdict.differing}" in failure_message(verdict, "a kernel")
+
+
+def test_what_a_fault_would_spoil_is_said() -> None:
+    """Codes that go away from zero but at one tie, which is right: to go away there too would spoil it."""
+    x = float32(0.5, 2.5, 4.5, -6.5, -8.5)
+    verdict = judge(INT8, x, {"codes": Coded("int8", np.array([1, 3, 5, 0xF9, 0xF8], np.uint8))})
+    away = next(e for e in verdict.explanations if "cast.ties_away" in e.faults)
+    assert (verdict.differing, away.explained, away.left, away.spoils(4)) == (4, 4, 1, 1)
+    assert "explains 4 of 4 and would change 1 that is right\n" in failure_message(verdict, "k")
+    up = next(e for e in verdict.explanations if "cast.ties_up" in e.faults)
+    assert (up.explained, up.left, up.spoils(4)) == (3, 1, 0)
+
+
+def test_a_cast_of_three_other_choices_is_told_by_them() -> None:
+    """No fault, and no two, make it; but it is a policy, which differs from the contract in these."""
+    x = cases_for(CAST, "smoke")["edges"]
+    other = replace(behaviour_of(CAST), policy=CastPolicy("down", infinity="special", nan="zero"))
+    verdict = judge(CAST, x, other.run(x))
+    assert verdict.reason == "exactly the contract but for: rounding down, infinity special, nan zero"
+    text = failure_message(verdict, "a kernel")
+    assert text.startswith(f"[POLICY] a kernel: wrong; {verdict.reason}\n")
+    assert code_of(verdict) == "POLICY"
+    limited = replace(other, policy=CastPolicy("down", nan="zero", limit=208.0))
+    reason = judge(CAST, x, limited.run(x)).reason
+    assert reason == "exactly the contract but for: rounding down, nan zero, limit 208"
+    one_wrong = other.run(x)["codes"].data.copy()
+    one_wrong[500] ^= 0x10
+    assert judge(CAST, x, {"codes": Coded(E4, one_wrong)}).reason == ""
 
 
 def test_unexplained_is_an_answer() -> None:

@@ -1,7 +1,8 @@
-"""Wrong kernels, written from public reports: each is caught and named.
+"""Wrong kernels, most of them written from public reports: each is caught and named.
 
 The torch and Triton ones are by somebody who had not seen the faults; the NumPy ones by the author of the later faults,
-from the reports and before those faults were written.
+from the reports and before those faults were written; but five have no report: a reviewer tried such kernels, and no
+fault named them.
 """
 
 from __future__ import annotations
@@ -39,10 +40,15 @@ NAMED = {
     "torch_overflow_to_nan": "cast.overflow_to_nan",
     "triton_fnuz_as_448": "scale.448_for_fnuz",
     "numpy_carry_lost": "cast.carry_lost",
+    "numpy_clamped_to_240": "cast.clamped_to_240",
+    "numpy_e8m0_log2": "e8m0.log2_in_float32",
     "numpy_e8m0_lowest_binade": "e8m0.lowest_binade_up",
     "numpy_e8m0_mask": "e8m0.fraction_masked",
     "numpy_e8m0_nearest": "e8m0.rounded_to_nearest",
+    "numpy_floor_of_half_added": "integer.floor_of_half_added",
+    "numpy_flushed_before_rounding": "cast.subnormals_flushed_before_rounding",
     "numpy_half_added": "integer.half_added_in_float32",
+    "numpy_half_up": "cast.ties_up",
     "numpy_limit_before_rounding": "cast.limit_before_rounding",
     "numpy_nan_to_lower_bound": "cast.nan_to_min",
     "numpy_shift_wraps": "cast.shift_modulo_64",

@@ -317,7 +317,7 @@ def test_no_cause_is_spelled_out_for_a_fault_that_accounts_for_little() -> None:
     assert cause in failure_message(verdict(5, 5), "a kernel")
     text = failure_message(verdict(4, 6), "a kernel")
     assert cause not in text
-    assert "\n  near: cast.truncates explains 4, leaves 6\n" in text
+    assert "\n  near: cast.truncates explains 4 of 10\n" in text
 
 
 def test_a_dispute_blames_nobody() -> None:

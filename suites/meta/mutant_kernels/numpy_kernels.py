@@ -1,4 +1,4 @@
-"""Wrong casts in NumPy, each from a public report. They stand in one file, since each file costs a process."""
+"""Wrong casts in NumPy, from public reports and a reviewer. They stand in one file, since each file costs a process."""
 
 from __future__ import annotations
 
@@ -166,3 +166,67 @@ def numpy_subnormals_as_normals(x, format):
     value = np.ldexp(1 + (magnitude & 7) / 8, (magnitude >> 3) - 7)  # wrong: right is 0.fraction x 2^-6 in the field 0
     value = np.where(magnitude == 0, 0.0, np.where(magnitude == 0x7F, np.nan, value))
     return np.where(codes >= 0x80, -value, value).astype(np.float16).view(np.uint16)
+
+
+@kernel(Cast(policy="ocp_saturate"), formats=["float8_e4m3fn"], sources=["float32"], backend="numpy")
+def numpy_clamped_to_240(x, format):
+    """The clamp of a kernel for FNUZ was kept when it was ported to OCP.
+
+    The mistake: e4m3fnuz ends at 240, e4m3fn at 448. 300 gives 0x77 (240) and not 0x79 (288).
+    """
+    x = np.clip(x, np.float32(-240), np.float32(240))  # wrong: right is 448
+    negative, magnitude, field, significand = split(x)
+    return finish(magnitude_codes(field, significand, mantissa=3, bias=7), negative, magnitude, 0x7F)
+
+
+@kernel(Cast(policy="ocp_saturate"), formats=["float8_e4m3fn"], sources=["float32"], backend="numpy")
+def numpy_flushed_before_rounding(x, format):
+    """Subnormal results are taken for zeros, by a look at the input.
+
+    The mistake: an exponent below that of the smallest normal, 2^-6, gives zero. So does 0.0155, which rounds to 2^-6.
+    """
+    negative, magnitude, field, significand = split(x)
+    codes = np.minimum(magnitude_codes(field, significand, mantissa=3, bias=7), 0x7E)
+    return finish(np.where(field < 121, 0, codes), negative, magnitude, 0x7F)  # wrong: right is the code itself
+
+
+@kernel(Cast(policy="ocp_saturate"), formats=["float8_e4m3fn"], sources=["float32"], backend="numpy")
+def numpy_half_up(x, format):
+    """Rounding by floor(x + 0.5), which is to nearest with ties toward +infinity.
+
+    The mistake: ties go up, not to even. -1.0625, between 0xB8 (-1) and 0xB9 (-1.125), gives 0xB8, and so it should;
+    1.0625 gives 0x39 and not 0x38.
+    """
+    negative, magnitude, _, _ = split(x)
+    value = np.clip(np.nan_to_num(x.astype(np.float64), nan=0.0), -448, 448)
+    step = np.ldexp(1.0, np.maximum(np.frexp(value)[1] - 1, -6) - 3)  # between the codes beside the value
+    rounded = np.abs(np.floor(value / step + 0.5) * step)  # wrong: right is rint
+    exponent = np.frexp(np.maximum(rounded, 2.0**-6))[1] - 1
+    codes = np.ldexp(rounded, 3 - exponent).astype(np.int64) + (exponent + 6 << 3)
+    return finish(codes, negative, magnitude, 0x7F)
+
+
+@kernel(Cast(policy="integer_nearest"), formats=["int8"], sources=["float32"], backend="numpy")
+def numpy_floor_of_half_added(x, format):
+    """Rounding by floor(x + 0.5) in float32.
+
+    The mistake: 2.5 gives 3 and not 2, -2.5 gives -2 as it should, -1.5 gives -1 and not -2; and 0.49999997, whose sum
+    with 0.5 is rounded to 1, gives 1.
+    """
+    rounded = np.floor(x + np.float32(0.5))  # wrong: right is rint(x)
+    rounded = np.clip(np.nan_to_num(rounded, nan=0.0, posinf=127, neginf=-128), -128, 127)
+    return rounded.astype(np.int8).view(np.uint8)
+
+
+@kernel(Cast(CastPolicy(rounding="up")), formats=["float8_e8m0fnu"], sources=["float32"], backend="numpy")
+def numpy_e8m0_log2(x, format):
+    """The exponent of a scale is ceil(log2(x)), computed in float32.
+
+    The mistake: log2 of the float32 value just above 2^20 is rounded to 20. It gives 0x93 and not 0x94.
+    """
+    negative, magnitude, _, _ = split(x)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponent = np.ceil(np.log2(x))  # wrong: right is to look at the bits
+    codes = np.clip(np.nan_to_num(exponent, nan=0.0, posinf=127, neginf=-127), -127, 127) + 127
+    codes = np.where((negative == 1) | (magnitude == 0), 0, codes)
+    return np.where(magnitude > 0x7F800000, 255, codes).astype(np.uint8)
