@@ -21,6 +21,7 @@ from narrowgauge.reference.compare import Difference, compare
 from narrowgauge.reference.expected import Interval
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
+from narrowgauge.reference.listing import input_of, show
 
 Rows = npt.NDArray[np.intp]
 #: how many rows of each class of difference a witness takes, and how many rows that agree
@@ -129,9 +130,7 @@ def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
             for name, classes in apart.classes.items():
                 if classes.any():
                     index = tuple(int(i) for i in np.argwhere(classes)[0])
-                    return (
-                        f"{name}{list(index)} of case {case!r}: "
-                        f"{first.name} gives {int(want[name].low.data[index]):#x}, "
-                        f"{other.name} gives {int(outputs[name].data[index]):#x}"
-                    )
+                    one, two = (show(Coded(c.format, c.data[index])) for c in (want[name].low, outputs[name]))
+                    where = f"{input_of(x, index, classes.shape)}, {name}{list(index)} of case {case!r}"
+                    return f"{where}: {first.name} gives {one}, {other.name} gives {two}"
     return "no input of the suite's cases separates them for this claim: they are one fault here"

@@ -32,7 +32,7 @@ def mismatches(x: Coded, got: Mapping[str, Coded], want: Expected, difference: D
                         output=name,
                         index=index,
                         kind=difference.kind(name, index),
-                        input=_input_of(x, index, classes.shape),
+                        input=input_of(x, index, classes.shape),
                         got=show(Coded(got[name].format, got[name].data[index])),
                         want=ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}",
                     )
@@ -40,7 +40,7 @@ def mismatches(x: Coded, got: Mapping[str, Coded], want: Expected, difference: D
     return listed
 
 
-def _input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
+def input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
     """The element that the output element came from, or the row for an output that has one value per row."""
     if shape == x.shape:
         return show(Coded(x.format, x.data[index]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -194,7 +195,11 @@ def test_faults_that_cannot_be_told_apart_are_a_set_with_an_input_that_would() -
     verdict = judge(CAST, x, {"codes": e4m3(0x38)})
     best = verdict.explanations[0]
     assert set(best.faults) >= {"cast.double_rounding_float16", "cast.double_rounding_bfloat16"}
-    assert "gives" in best.separated_by
+    said = re.fullmatch(
+        r"(\S+) \((0x\w{8})\), codes\[\d+\] of case '(\w+)': \S+ gives .+, \S+ gives .+", best.separated_by
+    )
+    assert said, best.separated_by
+    assert np.uint32(int(said[2], 16)) in cases_for(CAST, "smoke")[said[3]].data, "the input itself, to try it on"
     assert "told apart by" in failure_message(verdict, "a kernel")
 
 
