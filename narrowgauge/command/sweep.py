@@ -24,7 +24,8 @@ from narrowgauge.devices.device import RUN
 from narrowgauge.plugin.screen import Grid, Line, screen, show
 from narrowgauge.reference.message import findings
 from narrowgauge.suites.run import Run
-from narrowgauge.suites.sweep import Record, Span, Steps, Stretch, share, shown, sweep, verdict
+from narrowgauge.suites.sweep import Steps, shown, sweep, verdict
+from narrowgauge.suites.sweep_record import Record, Span, Stretch, share
 from narrowgauge.version import __version__
 
 #: how many ranges are printed; --json and --state hold all

@@ -17,12 +17,13 @@ from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices.device import Device
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import Interval
-from narrowgauge.suites import sweep as engine
+from narrowgauge.suites import sweep_record
 from narrowgauge.suites.meta import second_derivation
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused
 from narrowgauge.suites.meta.killer_policies import PLAIN
 from narrowgauge.suites.meta.marks import needs_torch
-from narrowgauge.suites.sweep import Record, Span, Steps, Stretch, blocks, joined, share, sweep, verdict
+from narrowgauge.suites.sweep import Steps, sweep, verdict
+from narrowgauge.suites.sweep_record import Record, Span, Stretch, blocks, joined, share
 
 pytestmark = [pytest.mark.meta, needs_torch]
 
@@ -143,7 +144,7 @@ def test_what_is_left_is_what_is_not_done(span: Span, done: list[Span]) -> None:
 
 
 def test_blocks_are_the_same_however_a_sweep_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "BLOCK", 100)
+    monkeypatch.setattr(sweep_record, "BLOCK", 100)
     assert blocks([(50, 250)]) == [(50, 99), (100, 199), (200, 250)]
     assert blocks([(100, 199), (300, 300)]) == [(100, 199), (300, 300)]
 
@@ -160,7 +161,7 @@ def swept(host: Device, plug: str, kernel: str, span: Span = WHOLE, claim: Claim
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_right_kernel_is_equal(host: Device, plug: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "BLOCK", 5000)
+    monkeypatch.setattr(sweep_record, "BLOCK", 5000)
     record = swept(host, plug, "right", workers=workers)
     assert (record.done, record.differing, record.stopped) == ([WHOLE], 0, "")
     assert verdict(record, Steps(HALF)).result == "passed"
@@ -168,7 +169,7 @@ def test_a_right_kernel_is_equal(host: Device, plug: str, workers: int, monkeypa
 
 def test_ranges_and_the_fault_that_explains_them(host: Device, plug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """464 is 0x43e8 in bfloat16; the next one up overflows, to the largest finite; then infinity."""
-    monkeypatch.setattr(engine, "BLOCK", 4096)  # so that blocks cut the ranges
+    monkeypatch.setattr(sweep_record, "BLOCK", 4096)  # so that blocks cut the ranges
     record = swept(host, plug, "overflows", workers=2)
     assert record.ranges == [Stretch(0x43E9, 0x7F80, 0x7F, 0x7E), Stretch(0xC3E9, 0xFF80, 0x7F, 0xFE)]
     (best,) = verdict(record, Steps(HALF)).explanations
@@ -199,7 +200,7 @@ def test_a_wrong_shape(host: Device, plug: str) -> None:
 
 
 def test_more_ranges_than_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MOST_RANGES", 3)
+    monkeypatch.setattr(sweep_record, "MOST_RANGES", 3)
     record = Record({})
     record.add((0, 9), [Stretch(k, k + 1, 1, 0) for k in (0, 4, 8)][:2])
     record.add((10, 19), [Stretch(k, k + 1, 1, 0) for k in (10, 14, 18)])
@@ -317,7 +318,7 @@ def test_bad_arguments(arguments: list[str], message: str, capsys: pytest.Captur
 def test_progress_goes_to_stderr(
     plug: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "BLOCK", 4096)
+    monkeypatch.setattr(sweep_record, "BLOCK", 4096)
     assert ends([*SWEEP, "--kernels", plug, "--kernel", "right", "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["equal"]
