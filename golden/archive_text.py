@@ -6,7 +6,8 @@ Golden vectors of narrowgauge: the expected codes of casts, decodings and quanti
 Codes and patterns are the bits of one element as unsigned integers, little-endian, one element to 1, 2 or 4 bytes
 (formats of 4 and 6 bits: one code to a byte). manifest.json has sha256, length and authority of every file.
 
-A family is one rule at one destination format: cast-RULE-FORMAT, quantize-RULE-FORMAT, or decode-FORMAT.
+A family is one rule at one destination format: cast-RULE-FORMAT, stochastic-RULE-FORMAT, quantize-RULE-FORMAT, or
+decode-FORMAT.
 
 safetensors/FAMILY.safetensors   all tables of a family as U8, U16 and U32
 npy/FAMILY/TABLE.npy             the same, a file per table, for numpy and its readers
@@ -14,7 +15,7 @@ raw/FAMILY/TABLE.u8 .u16 .u32    the same as bare numbers of so many bits, witho
 json/FAMILY.json                 edge cases by name: value, pattern, expected code, why (of a decoding: every code)
 header/FAMILY.h                  C99 and C++: the whole cast as ng_expected_RULE_FORMAT_from_SOURCE(pattern),
                                  the decoding as ng_decode_FORMAT(code); no dependencies
-Quantizers have no json and no header.
+Quantizers and stochastic casts have no json and no header.
 
 TABLE is SOURCE.PART:
 
@@ -32,6 +33,9 @@ first, stride, count, code, rise
              for each stair with first <= pattern:
                  k = min((pattern - first) / stride, count - 1)
                  if first + k * stride >= best:  best = first + k * stride;  expected = code + k * rise
+x, bits, code
+         of stochastic rounding: an input, 8 random bits, the code. The magnitude goes to the next code where the way
+         past the code below it, in 256ths and cut, plus the bits reaches 256. Elsewhere as RULE says.
 x, codes, scale
          of a quantizer: its input [rows, columns], its codes, and the scale of each row as float32 pattern
 

@@ -21,6 +21,8 @@ from narrowgauge.golden.manifest import NAME, load, metadata_for
 from narrowgauge.golden.safetensors_file import content_of
 
 SCHEMA = "narrowgauge.export/1"
+#: operations whose vectors are a function of one pattern: they have edge cases by name, and a C function
+LOOKED_UP = ("cast", "decode")
 Files = Iterator[tuple[str, bytes]]
 
 
@@ -119,13 +121,13 @@ def _raw(family: Family, tensors: Tensors) -> Files:
 
 
 def _edges(family: Family, tensors: Tensors) -> Files:
-    if family.operation != "quantize":
+    if family.operation in LOOKED_UP:
         about = metadata_for(family) | {"schema": SCHEMA, "authority": authority(family)}
         yield f"{family.name}.json", _json(about | {"cases": edge_cases(family, tensors)})
 
 
 def _header(family: Family, tensors: Tensors) -> Files:
-    if family.operation != "quantize":
+    if family.operation in LOOKED_UP:
         yield f"{family.name}.h", header(family, tensors).encode()
 
 

@@ -2,13 +2,14 @@
 
 A cast family is a step table per source: over all patterns of the source in ascending order, the first pattern of
 each run of equal codes, and that code. A whole 32-bit space of inputs is some hundred runs; to a destination of more
-than 8 bits it is some ten stairs (``golden.steps``). A decode family is the float32 value of every code.
+than 8 bits it is some ten stairs (``golden.steps``). A decode family is the float32 value of every code. A stochastic
+family is a list: an input, the random bits that come with it, and the code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -20,30 +21,37 @@ from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.golden.steps import STAIR, fold, spaced, step_table, unfold
 from narrowgauge.reference.behaviour import behaviour_of, standing_of
+from narrowgauge.reference.codec import RandomBits
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import Expected, Interval, expected
+from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import case_named
-from narrowgauge.reference.policies import POLICIES
+from narrowgauge.reference.policies import POLICIES, fitting
 from narrowgauge.reference.recipes import RECIPES
 
 Tensors = Mapping[str, Coded]
 #: how the vectors of one claim are stored, with the tensors of each form besides a quantizer's outputs
-Form = Literal["steps", "stairs", "table", "rows"]
-PARTS: dict[Form, tuple[str, ...]] = {"steps": ("first", "code"), "stairs": STAIR, "table": ("values",), "rows": ("x",)}
+Form = Literal["steps", "stairs", "table", "rows", "drawn"]
+PARTS: dict[Form, tuple[str, ...]] = {
+    "steps": ("first", "code"), "stairs": STAIR, "table": ("values",), "rows": ("x",), "drawn": ("x", "bits", "code"),
+}  # fmt: skip
 
 SOURCES = ("float32", "bfloat16", "float16")
 #: destinations of more bits have as many steps as codes: stairs
 WIDEST = 8
 #: a quantizer's vectors are the rows of this case
 QUANTIZER_CASE = "rows_131"
+#: stochastic rounding: every value, tie and neighbour of a destination, each with these numbers of so many bits
+STOCHASTIC_CASE, STOCHASTIC_BITS, STOCHASTIC_WIDTH = "edges", (0, 127, 128, 255), 8
 
 
 @dataclass(frozen=True)
 class Family:
     """One file of vectors: a rule at one destination format for every source, or the values of one format."""
 
-    operation: str  #: "cast", "quantize", or "decode": a cast to float32, in which every value is exact
+    #: "cast", "quantize", "stochastic": a cast by random bits, or "decode": a cast to float32, which holds every value
+    operation: str
     rule: str
     format: str
 
@@ -55,12 +63,18 @@ class Family:
     def claims(self) -> list[Claim]:
         if self.operation == "decode":
             return [Claim(Cast(self.rule), self.format, "float32")]
+        if self.operation == "stochastic":
+            policy = replace(POLICIES[self.rule].by_format[self.format], rounding="stochastic")
+            return [Claim(Cast(policy), "float32", self.format)]
         contract = Cast(self.rule) if self.operation == "cast" else Quantize(self.rule)
         return [Claim(contract, source, self.format) for source in SOURCES if source != self.format]
 
 
 def families() -> Iterator[Family]:
-    """Every family: each distinct cast policy of each format, under its first name; each recipe; each small format."""
+    """Every family: each distinct cast policy of each format, under its first name; each recipe; each small format.
+
+    What rounding by random bits does depends on the format alone: of its policies the first stands for all.
+    """
     seen: set[tuple[str, CastPolicy]] = set()
     for name, named in POLICIES.items():
         for format_name, policy in named.by_format.items():
@@ -73,6 +87,8 @@ def families() -> Iterator[Family]:
     for fmt in FORMATS.values():
         if fmt.bits <= WIDEST:
             yield Family("decode", "ieee", fmt.name)
+        if fmt.bits <= WIDEST and fmt.family not in ("exponent", "integer"):
+            yield Family("stochastic", fitting(fmt.name)[0], fmt.name)
 
 
 def rules_of(family: Family) -> list[str]:
@@ -97,6 +113,8 @@ def family_of(claim: Claim) -> Family | None:
 
 def form_of(claim: Claim) -> Form:
     """How the vectors of a claim are stored."""
+    if isinstance(claim.contract, Cast) and isinstance(claim.contract.policy, CastPolicy):
+        return "drawn"  # the only claims here that have no name
     if claim.operation == Quantize.operation:
         return "rows"
     if format_named(claim.source).bits <= WIDEST:
@@ -107,7 +125,8 @@ def form_of(claim: Claim) -> Form:
 def layout(claim: Claim) -> dict[str, str]:
     """The tensors that are stored for a claim: name and format of each."""
     form = form_of(claim)
-    parts = {part: claim.format if part in ("code", "rise", "values") else claim.source for part in PARTS[form]}
+    formats = {"code": claim.format, "rise": claim.format, "values": claim.format, "bits": "uint8"}
+    parts = {part: formats.get(part, claim.source) for part in PARTS[form]}
     return {
         f"{claim.source}.{part}": name for part, name in (parts | (claim.outputs if form == "rows" else {})).items()
     }
@@ -131,6 +150,13 @@ def _vectors(claim: Claim) -> dict[str, Coded]:
     if form == "table":
         every = Coded(source.name, np.arange(source.code_count, dtype=source.storage))
         arrays = (expected(claim, every)["codes"].low.codes,)
+    elif form == "drawn":
+        edges = case_named(STOCHASTIC_CASE).make(claim).codes
+        patterns = np.repeat(edges, len(STOCHASTIC_BITS))
+        bits = np.resize(STOCHASTIC_BITS, patterns.size)
+        random = RandomBits(bits.astype(np.uint32), STOCHASTIC_WIDTH)
+        codes = cast(Coded(source.name, patterns), fmt.name, behaviour_of(claim).policy, random).codes
+        arrays = (patterns, bits, codes)
     else:
         arrays = step_table(source, fmt, behaviour_of(claim).policy)
         if form == "stairs":
@@ -142,6 +168,8 @@ def _vectors(claim: Claim) -> dict[str, Coded]:
 def flags(family: Family, tensors: Tensors) -> dict[str, int]:
     """The faults that a family's vectors show, each with the number of vectors whose outputs it changes."""
     shown: dict[str, int] = {}
+    if family.operation == "stochastic":
+        return shown  # a fault is an edit of a function of x alone
     for claim in family.claims:
         x, want = as_case(claim, tensors)
         right = behaviour_of(claim)
@@ -156,6 +184,9 @@ def authority(family: Family) -> str:
     """On whose word the vectors rest."""
     if family.operation == "decode":
         return f"{family.format}: {format_named(family.format).authority}"
+    if family.operation == "stochastic":
+        named = standing_of(Claim(Cast(family.rule), "float32", family.format)).authority
+        return f"the definition: the way past a code, cut to the bits' width, plus the bits, carries; else {named}"
     return standing_of(family.claims[0]).authority
 
 

@@ -25,6 +25,7 @@ FAMILIES = {family.name: family for family in families()}
 CASTS = [f for f in FAMILIES.values() if f.operation == "cast" and FORMATS[f.format].bits <= WIDEST]
 WIDE = [f for f in FAMILIES.values() if f.operation == "cast" and FORMATS[f.format].bits > WIDEST]
 DECODES = [f for f in FAMILIES.values() if f.operation == "decode"]
+DRAWN = [f for f in FAMILIES.values() if f.operation == "stochastic"]
 QUANTIZERS = [f for f in FAMILIES.values() if f.operation == "quantize"]
 SATURATING = FAMILIES["cast-ocp_saturate-float8_e4m3fn"]
 FILE = f"{SATURATING.name}.safetensors"

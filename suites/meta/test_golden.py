@@ -28,10 +28,12 @@ from narrowgauge.golden.steps import step_table
 from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.faults.registry import FAULTS
+from narrowgauge.suites.meta import second_derivation as second
 from narrowgauge.suites.meta import second_quantizers
 from narrowgauge.suites.meta.golden_sets import (
     CASTS,
     DECODES,
+    DRAWN,
     FAMILIES,
     FILE,
     NARROW,
@@ -45,6 +47,7 @@ from narrowgauge.suites.meta.golden_sets import (
     stored,
     whole_space,
 )
+from narrowgauge.suites.meta.killer_policies import MEANT
 
 pytestmark = pytest.mark.meta
 
@@ -57,6 +60,7 @@ def test_families_are_the_files() -> None:
     assert load_manifest(VECTORS)["files"].keys() == {f"{name}.safetensors" for name in FAMILIES}
     narrow = {name for name, fmt in FORMATS.items() if fmt.bits <= WIDEST}
     assert {f.format for f in CASTS} == {f.format for f in DECODES} == narrow
+    assert {f.format for f in DRAWN} == {name for name in narrow if second.LAYOUTS[name].sign == "bit"}
     assert {f.format for f in WIDE} == {"float32", "tfloat32", "bfloat16", "float16"}
     assert len(QUANTIZERS) >= 4
 
@@ -133,13 +137,27 @@ def test_bisection_is_run_length_encoding(format_name: str, source: str, policy:
     np.testing.assert_array_equal(code, codes[starts])
 
 
+@pytest.mark.parametrize("family", DRAWN, ids=lambda f: f.name)
+def test_every_stochastic_vector_agrees_with_exact_fractions(family: Family) -> None:
+    """Every tie and neighbour with no bit, all bits, and those about the half: where an off-by-one would show."""
+    x, bits, codes = (stored(family)[f"float32.{part}"].codes for part in ("x", "bits", "code"))
+    meant = MEANT[family.rule][family.format]
+    numbers = [second.decode(pattern, "float32") for pattern in x.tolist()]
+    want = [second.stochastic(n, family.format, meant, b, 8) for n, b in zip(numbers, bits.tolist(), strict=True)]
+    assert_same(codes, np.array(want, np.int64), family.format)
+    assert set(bits.tolist()) == {0, 127, 128, 255}
+    changes = np.reshape(codes, (-1, 4))
+    assert (changes[:, 1] != changes[:, 2]).sum() > 4, "ties, which 128 of 256 carry over and 127 do not"
+
+
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda f: f.name)
 def test_flags_are_faults_and_their_counts_are_reproduced(family: Family) -> None:
     flagged = load_manifest(VECTORS)["files"][f"{family.name}.safetensors"]["flags"]
     assert flagged.keys() <= FAULTS.keys()
     # An integer has no infinity, no NaN, no negative zero and no subnormals to get wrong; E8M0 no zero either.
     # In float32 every value is exact, and no fault of a policy concerns it.
-    if family.operation != "decode" and family.format != "float32":
+    # Random bits are no choice of a policy.
+    if family.operation not in ("decode", "stochastic") and family.format != "float32":
         assert len(flagged) >= {"integer": 5, "exponent": 7}.get(FORMATS[family.format].family, 8)
     assert flagged == flags(family, stored(family))
 
