@@ -1,0 +1,1 @@
+"""Hardware instructions as pure functions of NumPy arrays, written from the words of the instruction sets."""

@@ -1,0 +1,159 @@
+"""NVIDIA's approximations of binary32, for which the PTX ISA gives an error bound: a model is an interval.
+
+``first`` is the correctly rounded value. Where editions of the PTX ISA state different bounds, the wider one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.devices.emulator.models import rounding as r
+from narrowgauge.devices.emulator.models.answers import Band, Bits, Model
+
+Reals = npt.NDArray[np.float64]
+NAN, NEGATIVE_ZERO = np.uint32(0x7FFFFFFF), np.uint32(0x80000000)
+TINY = float(np.finfo(np.float32).smallest_subnormal)
+
+
+def reals(bits: Bits) -> Reals:
+    """binary32 patterns as binary64 values. A signalling NaN becomes quiet without a warning."""
+    with np.errstate(invalid="ignore"):
+        return bits.view(np.float32).astype(np.float64)
+
+
+def nearest(x: Reals) -> Bits:
+    """binary32 nearest to a binary64 value, NaN canonical."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        bits = x.astype(np.float32).view(np.uint32)
+    return np.where(np.isnan(x), NAN, bits).astype(np.uint32)
+
+
+def flushed(bits: Bits) -> Bits:
+    """A subnormal becomes zero with its sign."""
+    return np.where((bits & r.INFINITE) == 0, bits & r.SIGN, bits)
+
+
+def within_ulp(true: Reals, count: float) -> Band:
+    """Results at most ``count`` units in the last place of the true value away from it."""
+    first = nearest(true)
+    with np.errstate(invalid="ignore", over="ignore"):
+        unit = np.maximum(np.exp2(np.floor(np.log2(np.maximum(np.abs(true), TINY))) - 23), TINY)
+    return _band(first, true, count * unit)
+
+
+def within_relative(true: Reals, error: float) -> Band:
+    """Results with at most that relative error; the nearest value is always one of them."""
+    return _band(nearest(true), true, error * np.abs(true))
+
+
+def within_absolute(true: Reals, error: Reals) -> Band:
+    return _band(nearest(true), true, error)
+
+
+def _band(first: Bits, true: Reals, error: Reals) -> Band:
+    """Zero, infinity and NaN are results of their own: they have no error."""
+    exact = ~np.isfinite(true) | (true == 0)
+    with np.errstate(invalid="ignore"):
+        low, high = _directed(true - error, -1), _directed(true + error, 1)
+    value = reals(first)
+    low = np.where(exact | (reals(low) > value), first, low)
+    high = np.where(exact | (reals(high) < value), first, high)
+    return Band(first, low.astype(np.uint32), high.astype(np.uint32))
+
+
+def _directed(x: Reals, toward: int) -> Bits:
+    """The binary32 just inside: upward for a lower end, downward for an upper end."""
+    bits = nearest(x)
+    value = reals(bits)
+    outside = (value < x) if toward < 0 else (value > x)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        inner = np.nextafter(bits.view(np.float32), np.float32(-toward * np.inf)).view(np.uint32)
+    return np.where(outside, inner, bits).astype(np.uint32)
+
+
+def with_flush(run: Callable[..., Band], *operands: Bits) -> Band:
+    """``.ftz``: subnormal inputs and results become zero with their sign."""
+    band = run(*(flushed(each) for each in operands))
+    return Band(flushed(band.first), flushed(band.low), flushed(band.high))
+
+
+def _quiet(function: Callable[..., Reals], *values: Reals) -> Reals:
+    with np.errstate(all="ignore"):
+        return function(*values)
+
+
+def div_full(a: Bits, b: Bits) -> Band:
+    return within_ulp(_quiet(np.divide, reals(a), reals(b)), 2)
+
+
+def div_approx(a: Bits, b: Bits) -> Band:
+    """Two units for 2^-126 <= |b| <= 2^126; above that zero, or NaN for an infinite a; below it the words say nothing."""
+    band = within_ulp(_quiet(np.divide, reals(a), reals(b)), 2)
+    size = np.abs(reals(b))
+    large = (size > 2.0**126) & np.isfinite(size) & ~r.is_nan(a)
+    unsaid = (size < 2.0**-126) & (size > 0) & ~r.is_nan(a)
+    zero = np.where(large, (a ^ b) & r.SIGN, band.first)
+    first = np.where(large & r.is_infinite(a), NAN, zero).astype(np.uint32)
+    low = np.where(large, NEGATIVE_ZERO, np.where(unsaid, np.uint32(0xFF800000), band.low))
+    high = np.where(large, np.uint32(0), np.where(unsaid, r.INFINITE, band.high))
+    return Band(first, low.astype(np.uint32), high.astype(np.uint32))
+
+
+def rcp(a: Bits) -> Band:
+    return within_ulp(_quiet(np.divide, np.float64(1.0), reals(a)), 1)
+
+
+def sqrt(a: Bits) -> Band:
+    return within_relative(_quiet(np.sqrt, reals(a)), 2.0**-23)
+
+
+def rsqrt(a: Bits) -> Band:
+    return within_relative(_quiet(lambda x: 1 / np.sqrt(x), reals(a)), 2.0**-22.4)
+
+
+def ex2(a: Bits) -> Band:
+    """Subnormal inputs give exactly one, also without ``.ftz``."""
+    band = within_ulp(_quiet(np.exp2, reals(a)), 2)
+    one, small = np.uint32(0x3F800000), (a & r.INFINITE) == 0
+    ends = (np.where(small, one, end).astype(np.uint32) for end in (band.first, band.low, band.high))
+    return Band(*ends)
+
+
+def lg2(a: Bits) -> Band:
+    """Absolute error 2^-22 for inputs between 1/2 and 2, relative error 2^-22 outside."""
+    value = reals(a)
+    true = _quiet(np.log2, value)
+    near = (value > 0.5) & (value < 2)
+    return within_absolute(true, np.where(near, 2.0**-22, 2.0**-22 * np.abs(true)))
+
+
+_OF = "PTX ISA 9.1, floating-point instructions, "
+_LAST = "the last bits: first is correctly rounded"
+
+
+def _both(name: str, inputs: tuple[str, ...], words: str, run: Callable[..., Band], free: str = _LAST) -> list[Model]:
+    """The instruction with and without ``.ftz``."""
+    plain = Model(f"{name}.f32", inputs, "f32", _OF + words, run, free)
+    ends = "; .ftz flushes subnormal inputs and results to zero with their sign"
+    return [plain, Model(f"{name}.ftz.f32", inputs, "f32", _OF + words + ends, partial(with_flush, run), free)]
+
+
+APPROXIMATIONS: tuple[Model, ...] = (
+    *_both("div.full", ("f32", "f32"), "div: div.full, at most 2 ulp over the full range", div_full),
+    *_both(
+        "div.approx",
+        ("f32", "f32"),
+        "div: div.approx, at most 2 ulp for |b| in [2^-126, 2^126]; above that 0, or NaN for infinite a",
+        div_approx,
+        f"{_LAST}; the sign of that 0; everything for |b| below 2^-126",
+    ),
+    *_both("rcp.approx", ("f32",), "rcp: rcp.approx, at most 1 ulp; 1/0 and 1/infinity as IEEE 754", rcp),
+    *_both("sqrt.approx", ("f32",), "sqrt: relative error at most 2^-23; -0 gives -0, negative NaN", sqrt),
+    *_both("rsqrt.approx", ("f32",), "rsqrt: relative error at most 2^-22.9 (2^-22.4 in editions before 8)", rsqrt),
+    *_both("ex2.approx", ("f32",), "ex2: at most 2 ulp; subnormal inputs and zero give 1, -infinity gives +0", ex2),
+    *_both("lg2.approx", ("f32",), "lg2: absolute error 2^-22 in (0.5, 2), relative error 2^-22 outside", lg2),
+)
