@@ -14,12 +14,12 @@ import numpy as np
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.devices.emulator.models import rounding as r
 from narrowgauge.devices.emulator.models.amd_plain import PLAIN
-from narrowgauge.devices.emulator.models.answers import Answers, Bits, Model, packed
+from narrowgauge.devices.emulator.models.answers import Answers, Bits, Mask, Model, packed
 from narrowgauge.devices.emulator.models.rounding import Layout
 
 OVFL = (
-    "MODE.FP16_OVFL = 1 clamps an overflow and preserves a true infinity (RDNA3 and RDNA4, table of MODE, of FP16; AMD's "
-    "Triton back end and LLVM set it for fp8); = 0 gives infinity, or NaN in a format without one"
+    "MODE.FP16_OVFL = 1 clamps an overflow and preserves a true infinity (RDNA3 and RDNA4, table of MODE, of FP16; "
+    "AMD's Triton back end and LLVM set it for fp8); = 0 gives infinity, or NaN in a format without one"
 )
 OF_INFINITY = (
     "an infinity under FP16_OVFL = 1: first is preserved (infinity, or NaN in a format without one), the other is the "
@@ -41,9 +41,9 @@ FAMILIES: dict[str, dict[str, Layout]] = {
     "gfx12": {"fp8": r.E4M3, "bf8": r.E5M2},
 }
 _FAMILY_OF = {
-    **{name: "gfx942" for name in ("gfx940", "gfx941", "gfx942")},
+    **dict.fromkeys(("gfx940", "gfx941", "gfx942"), "gfx942"),
     "gfx950": "gfx950",
-    **{name: "gfx12" for name in ("gfx1200", "gfx1201", "gfx1250")},
+    **dict.fromkeys(("gfx1200", "gfx1201", "gfx1250"), "gfx12"),
 }
 
 
@@ -67,8 +67,9 @@ def _power(scale: Bits) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
     return ((scale >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32) - np.int32(127)
 
 
-def _no_scale(scale: Bits) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    return (scale & r.INFINITE) == r.INFINITE
+def _no_scale(scale: Bits) -> Mask:
+    lost: Mask = (scale & r.INFINITE) == r.INFINITE
+    return lost
 
 
 def _stochastic(layout: Layout, ovfl: bool, bits: Bits, seed: Bits) -> Answers:

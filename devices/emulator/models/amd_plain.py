@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from narrowgauge.devices.emulator.models import rounding as r
 from narrowgauge.devices.emulator.models.answers import Answers, Band, Bits, Mask, Model, packed
-from narrowgauge.devices.emulator.models.nvidia_approx import reals, with_flush, within_ulp
+from narrowgauge.devices.emulator.models.bands import reals, with_flush, within_ulp
 
 QUIET = np.uint32(0x00400000)
 
@@ -21,7 +21,8 @@ def _pair_to(layout: r.Layout, how: r.Rounding, a: Bits, b: Bits) -> Answers:
 
 
 def _is_signalling(bits: Bits) -> Mask:
-    return r.is_nan(bits) & (bits & QUIET == 0)
+    signalling: Mask = r.is_nan(bits) & (bits & QUIET == 0)
+    return signalling
 
 
 def _key(bits: Bits) -> npt.NDArray[np.int64]:
@@ -116,7 +117,7 @@ PLAIN: tuple[Model, ...] = (
                 f"v_{name}_f32",
                 ("f32", "f32", "IEEE"),
                 "f32",
-                f"CDNA3, VOP2: V_{name.upper()}_F32, of one NaN the other operand; -0 < +0; MODE.IEEE quiets a signalling NaN",
+                f"CDNA3, VOP2: V_{name.upper()}_F32, of one NaN the other operand; -0 < +0; MODE.IEEE quiets an sNaN",
                 partial(_minmax, name),
             ),
             Model(

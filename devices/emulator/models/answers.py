@@ -26,11 +26,17 @@ class Answers:
 
     def open(self) -> Mask:
         """Lanes where the words allow more than one code."""
-        return np.any([o != self.first for o in self.others], axis=0) if self.others else self.first != self.first
+        several = np.zeros(self.first.shape, bool)
+        for other in self.others:
+            several |= other != self.first
+        return several
 
     def allows(self, codes: Bits) -> Mask:
         """Lanes where ``codes`` is one of the answers (as bits)."""
-        return np.any([codes == each for each in (self.first, *self.others)], axis=0)
+        allowed: Mask = codes == self.first
+        for other in self.others:
+            allowed = allowed | (codes == other)
+        return allowed
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,8 @@ class Band:
     high: Bits
 
     def open(self) -> Mask:
-        return self.low != self.high
+        several: Mask = self.low != self.high
+        return several
 
     def allows(self, codes: Bits) -> Mask:
         """Lanes where the binary32 pattern lies within the band. -0 lies below +0."""
@@ -63,7 +70,7 @@ class Model:
     inputs: tuple[str, ...]
     output: str
     clause: str
-    run: Callable[..., Answers | Band]
+    run: Callable[..., Answers | Band | tuple[Answers, Answers]]
     open: str = ""
 
 
@@ -88,4 +95,5 @@ def _key(bits: Bits) -> npt.NDArray[np.int64]:
 
 
 def _is_nan(bits: Bits) -> Mask:
-    return (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    beyond: Mask = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    return beyond

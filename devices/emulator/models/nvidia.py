@@ -13,6 +13,7 @@ import numpy as np
 
 from narrowgauge.devices.emulator.models import rounding as r
 from narrowgauge.devices.emulator.models.answers import Answers, Bits, Mask, Model, packed
+from narrowgauge.devices.emulator.models.bands import flushed
 from narrowgauge.devices.emulator.models.nvidia_approx import APPROXIMATIONS
 from narrowgauge.devices.emulator.models.rounding import Layout, Rounding
 
@@ -106,10 +107,7 @@ def _rs(layout: Layout, width: int, saturate: bool, bits: Bits, random: Bits) ->
     """Stochastic rounding of one element; the other neighbour too where the words do not fix the place of the bits."""
     over = layout.top if saturate else layout.special
     first = r.stochastic(bits, layout, random, width, over, over)
-    if width == 23 - layout.mantissa:
-        free = r.is_subnormal_in(bits, layout)
-    else:
-        free = np.ones(bits.shape, bool)
+    free = r.is_subnormal_in(bits, layout) if width == 23 - layout.mantissa else np.ones(bits.shape, bool)
     toward, away = r.narrowed(bits, layout, "rz", over, over), r.narrowed(bits, layout, "away", over, over)
     return Answers(first, (np.where(free, np.where(first == toward, away, toward), first),))
 
@@ -121,9 +119,10 @@ def _rs_pair(layout: Layout, saturate: bool, cut: Callable[[Bits], Bits], a: Bit
 
 
 def _reversed(bits: Bits, width: int) -> Bits:
-    return np.bitwise_or.reduce(
+    turned: Bits = np.bitwise_or.reduce(
         [((bits >> np.uint32(i)) & np.uint32(1)) << np.uint32(width - 1 - i) for i in range(width)]
     )
+    return turned
 
 
 def random_fields(random: Bits, width: int) -> tuple[Bits, Bits]:
@@ -164,19 +163,15 @@ def _extreme(name: str, layout: Layout, propagate: bool, xorsign: bool, a: Bits,
 
 
 def _nan_codes(code: Bits, layout: Layout) -> Mask:
-    return (code & np.uint32(layout.sign - 1)) > np.uint32(layout.infinity or 0)
-
-
-def _flushed(bits: Bits) -> Bits:
-    """``.ftz`` of binary32: a subnormal becomes zero with its sign."""
-    return np.where((bits & r.INFINITE) == 0, bits & r.SIGN, bits)
+    beyond: Mask = (code & np.uint32(layout.sign - 1)) > np.uint32(layout.infinity or 0)
+    return beyond
 
 
 def _minmax(
     name: str, layout: Layout, two: bool, ftz: bool, propagate: bool, xorsign: bool, a: Bits, b: Bits
 ) -> Answers:
     if ftz:
-        a, b = _flushed(a), _flushed(b)
+        a, b = flushed(a), flushed(b)
     if not two:
         return Answers(_extreme(name, layout, propagate, xorsign, a, b))
     pairs = zip(halves(a), halves(b), strict=True)
@@ -298,8 +293,8 @@ def _stochastic() -> list[Model]:
 
 def _extremes() -> list[Model]:
     words = (
-        "PTX ISA 9.1, min, max: one NaN gives the other operand, with .NaN the canonical NaN; two NaN give the canonical "
-        "NaN; -0 < +0; .xorsign.abs: of the magnitudes, with the exclusive or of the signs"
+        "PTX ISA 9.1, min, max: one NaN gives the other operand, with .NaN the canonical NaN; two NaN give "
+        "the canonical NaN; -0 < +0; .xorsign.abs: of the magnitudes, with the exclusive or of the signs"
     )
     models = []
     for name in ("min", "max"):

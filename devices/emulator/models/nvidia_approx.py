@@ -9,76 +9,18 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from narrowgauge.devices.emulator.models import rounding as r
 from narrowgauge.devices.emulator.models.answers import Band, Bits, Model
-
-Reals = npt.NDArray[np.float64]
-NAN, NEGATIVE_ZERO = np.uint32(0x7FFFFFFF), np.uint32(0x80000000)
-TINY = float(np.finfo(np.float32).smallest_subnormal)
-
-
-def reals(bits: Bits) -> Reals:
-    """binary32 patterns as binary64 values. A signalling NaN becomes quiet without a warning."""
-    with np.errstate(invalid="ignore"):
-        return bits.view(np.float32).astype(np.float64)
-
-
-def nearest(x: Reals) -> Bits:
-    """binary32 nearest to a binary64 value, NaN canonical."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        bits = x.astype(np.float32).view(np.uint32)
-    return np.where(np.isnan(x), NAN, bits).astype(np.uint32)
-
-
-def flushed(bits: Bits) -> Bits:
-    """A subnormal becomes zero with its sign."""
-    return np.where((bits & r.INFINITE) == 0, bits & r.SIGN, bits)
-
-
-def within_ulp(true: Reals, count: float) -> Band:
-    """Results at most ``count`` units in the last place of the true value away from it."""
-    first = nearest(true)
-    with np.errstate(invalid="ignore", over="ignore"):
-        unit = np.maximum(np.exp2(np.floor(np.log2(np.maximum(np.abs(true), TINY))) - 23), TINY)
-    return _band(first, true, count * unit)
-
-
-def within_relative(true: Reals, error: float) -> Band:
-    """Results with at most that relative error; the nearest value is always one of them."""
-    return _band(nearest(true), true, error * np.abs(true))
-
-
-def within_absolute(true: Reals, error: Reals) -> Band:
-    return _band(nearest(true), true, error)
-
-
-def _band(first: Bits, true: Reals, error: Reals) -> Band:
-    """Zero, infinity and NaN are results of their own: they have no error."""
-    exact = ~np.isfinite(true) | (true == 0)
-    with np.errstate(invalid="ignore"):
-        low, high = _directed(true - error, -1), _directed(true + error, 1)
-    value = reals(first)
-    low = np.where(exact | (reals(low) > value), first, low)
-    high = np.where(exact | (reals(high) < value), first, high)
-    return Band(first, low.astype(np.uint32), high.astype(np.uint32))
-
-
-def _directed(x: Reals, toward: int) -> Bits:
-    """The binary32 just inside: upward for a lower end, downward for an upper end."""
-    bits = nearest(x)
-    value = reals(bits)
-    outside = (value < x) if toward < 0 else (value > x)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        inner = np.nextafter(bits.view(np.float32), np.float32(-toward * np.inf)).view(np.uint32)
-    return np.where(outside, inner, bits).astype(np.uint32)
-
-
-def with_flush(run: Callable[..., Band], *operands: Bits) -> Band:
-    """``.ftz``: subnormal inputs and results become zero with their sign."""
-    band = run(*(flushed(each) for each in operands))
-    return Band(flushed(band.first), flushed(band.low), flushed(band.high))
+from narrowgauge.devices.emulator.models.bands import (
+    NAN,
+    Reals,
+    reals,
+    with_flush,
+    within_absolute,
+    within_relative,
+    within_ulp,
+)
 
 
 def _quiet(function: Callable[..., Reals], *values: Reals) -> Reals:
@@ -91,20 +33,20 @@ def div_full(a: Bits, b: Bits) -> Band:
 
 
 def div_approx(a: Bits, b: Bits) -> Band:
-    """Two units for 2^-126 <= |b| <= 2^126; above that zero, or NaN for an infinite a; below it the words say nothing."""
+    """Two units for 2^-126 <= |b| <= 2^126; above that zero, or NaN for an infinite a; below it nothing is said."""
     band = within_ulp(_quiet(np.divide, reals(a), reals(b)), 2)
     size = np.abs(reals(b))
     large = (size > 2.0**126) & np.isfinite(size) & ~r.is_nan(a)
     unsaid = (size < 2.0**-126) & (size > 0) & ~r.is_nan(a)
     zero = np.where(large, (a ^ b) & r.SIGN, band.first)
     first = np.where(large & r.is_infinite(a), NAN, zero).astype(np.uint32)
-    low = np.where(large, NEGATIVE_ZERO, np.where(unsaid, np.uint32(0xFF800000), band.low))
+    low = np.where(large, r.SIGN, np.where(unsaid, np.uint32(0xFF800000), band.low))
     high = np.where(large, np.uint32(0), np.where(unsaid, r.INFINITE, band.high))
     return Band(first, low.astype(np.uint32), high.astype(np.uint32))
 
 
 def rcp(a: Bits) -> Band:
-    return within_ulp(_quiet(np.divide, np.float64(1.0), reals(a)), 1)
+    return within_ulp(_quiet(np.reciprocal, reals(a)), 1)
 
 
 def sqrt(a: Bits) -> Band:

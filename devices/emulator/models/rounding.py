@@ -54,11 +54,13 @@ F32 = Layout(8, 23, 127, 0x7F7FFFFF, infinity=0x7F800000, nan=0x7FFFFFFF)
 
 def is_nan(bits: Bits) -> Mask:
     """Of binary32 patterns."""
-    return (bits & MAGNITUDE) > INFINITE
+    beyond: Mask = (bits & MAGNITUDE) > INFINITE
+    return beyond
 
 
 def is_infinite(bits: Bits) -> Mask:
-    return (bits & MAGNITUDE) == INFINITE
+    infinite: Mask = (bits & MAGNITUDE) == INFINITE
+    return infinite
 
 
 @functools.cache
@@ -69,7 +71,8 @@ def _decoded(layout: Layout) -> Bits:
     field, fraction = magnitude >> layout.mantissa, magnitude & ((1 << layout.mantissa) - 1)
     significand = np.where(field > 0, fraction + (1 << layout.mantissa), fraction)
     values = np.ldexp(significand.astype(np.float64), np.maximum(field, 1) - layout.bias - layout.mantissa)
-    bits = values.astype(np.float32).view(np.uint32) | np.where(negative, SIGN, np.uint32(0))
+    with np.errstate(over="ignore"):  # bfloat16's codes of infinity and NaN, which are replaced below
+        bits = values.astype(np.float32).view(np.uint32) | np.where(negative, SIGN, np.uint32(0))
     if layout.zeros == 1:
         return np.where(codes == layout.nan, np.uint32(F32.nan or 0), bits).astype(np.uint32)
     beyond = magnitude > layout.top
@@ -81,7 +84,8 @@ def _decoded(layout: Layout) -> Bits:
 
 def widened(codes: Bits, layout: Layout) -> Bits:
     """Codes of a layout of at most 16 bits as binary32; NaN becomes 0x7fffffff. Higher bits are ignored."""
-    return _decoded(layout)[codes & np.uint32(2 * layout.sign - 1)]
+    values: Bits = _decoded(layout)[codes & np.uint32(2 * layout.sign - 1)]
+    return values
 
 
 def parts(bits: Bits) -> tuple[npt.NDArray[np.int32], Bits]:
@@ -144,7 +148,8 @@ def is_subnormal_in(bits: Bits, layout: Layout) -> Mask:
 
 def _below(exponent: npt.NDArray[np.int32], layout: Layout) -> npt.NDArray[np.int32]:
     """By how much an exponent lies below the smallest normal one."""
-    return np.maximum(np.int32(1 - layout.bias) - exponent, np.int32(0))
+    distance: npt.NDArray[np.int32] = np.maximum(np.int32(1 - layout.bias) - exponent, np.int32(0))
+    return distance
 
 
 def _with_exponent(code: Bits, exponent: npt.NDArray[np.int32], layout: Layout) -> npt.NDArray[np.int64]:
@@ -157,14 +162,17 @@ def _with_exponent(code: Bits, exponent: npt.NDArray[np.int32], layout: Layout) 
 def _carry(significand: Bits, kept: Bits, drop: Bits, rounding: Rounding) -> Bits:
     one = np.uint32(1)
     rest = significand & ((one << drop) - one)
-    if rounding == "rz":
-        return np.zeros_like(kept)
-    if rounding == "away":
-        return (rest != 0).astype(np.uint32)
     half = (one << drop) >> one
-    if rounding == "rna":
-        return ((rest >= half) & (drop > 0)).astype(np.uint32)
-    return ((rest > half) | ((rest == half) & (kept & one == 1) & (drop > 0))).astype(np.uint32)
+    up: Mask
+    if rounding == "rz":
+        up = np.zeros(kept.shape, bool)
+    elif rounding == "away":
+        up = rest != 0
+    elif rounding == "rna":
+        up = (rest >= half) & (drop > 0)
+    else:
+        up = (rest > half) | ((rest == half) & (kept & one == 1) & (drop > 0))
+    return up.astype(np.uint32)
 
 
 def _finished(bits: Bits, code: npt.NDArray[np.int64], layout: Layout, over: int | None, infinite: int | None) -> Bits:
