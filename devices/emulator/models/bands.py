@@ -36,12 +36,18 @@ def flushed(bits: Bits) -> Bits:
     return np.where((bits & r.INFINITE) == 0, bits & r.SIGN, bits)
 
 
-def within_ulp(true: Reals, count: float) -> Band:
-    """Results at most ``count`` units in the last place of the true value away from it."""
+def within_ulp(true: Reals, count: int) -> Band:
+    """Results at most ``count`` units in the last place away from the correctly rounded one.
+
+    This is the wider of the two readings of such a bound; the other counts from the true value.
+    """
     first = nearest(true)
-    with np.errstate(invalid="ignore", over="ignore"):
-        unit = np.maximum(np.exp2(np.floor(np.log2(np.maximum(np.abs(true), TINY))) - 23), TINY)
-    return _band(first, true, count * unit)
+    largest = float(np.finfo(np.float32).max)
+    with np.errstate(invalid="ignore"):
+        center = np.where(np.isfinite(true), np.clip(reals(first), -largest, largest), true)
+        unit = np.maximum(np.exp2(np.frexp(np.abs(center))[1] - 24.0), TINY)
+        error = np.where(np.abs(center) > count * unit, count * unit, np.abs(center))  # the sign is never lost
+    return _band(first, np.where(true == 0, true, center), error)
 
 
 def within_relative(true: Reals, error: float) -> Band:

@@ -6,6 +6,7 @@ Names of clauses: "cvt" is section 9.7.9.21, "Data Movement and Conversion Instr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
 
@@ -100,7 +101,15 @@ def _single(convert: Convert, cut: Callable[[Bits], Bits], a: Bits) -> Answers:
 
 def _unpack(source: Layout, width: int, to: Layout, cut: Callable[[Bits], Bits], a: Bits) -> Answers:
     low, high = a & np.uint32((1 << width) - 1), (a >> np.uint32(width)) & np.uint32((1 << width) - 1)
-    return packed([_to(to, "rn", False, cut(r.widened(each, source))) for each in (low, high)], 16)
+    table = _unpacked(source, to, cut)
+    return packed([Answers(table[each & np.uint32(2 * source.sign - 1)]) for each in (low, high)], 16)
+
+
+@functools.cache
+def _unpacked(source: Layout, to: Layout, cut: Callable[[Bits], Bits]) -> Bits:
+    """Every code of ``source`` in a wider format."""
+    codes = np.arange(2 * source.sign, dtype=np.uint32)
+    return _to(to, "rn", False, cut(r.widened(codes, source))).first
 
 
 def _rs(layout: Layout, width: int, saturate: bool, bits: Bits, random: Bits) -> Answers:

@@ -114,6 +114,34 @@ def narrowed(
     ``over``: magnitude code where a finite value rounds beyond the largest (absent: the largest). ``infinite``: the
     same for an infinity. NaN gives the layout's NaN without sign, or the positive largest where there is none.
     """
+    if scale is not None and not scale.any():
+        scale = None
+    if scale is None and layout.mantissa + layout.exponent < 8:
+        upper = (bits >> np.uint32(16)) << np.uint32(1)
+        codes: Bits = _by_upper_bits(layout, rounding, over, infinite)[upper | (bits & np.uint32(0xFFFF) != 0)]
+        return codes
+    return rounded(bits, layout, rounding, over, infinite, scale)
+
+
+@functools.cache
+def _by_upper_bits(layout: Layout, rounding: Rounding, over: int | None, infinite: int | None) -> Bits:
+    """Codes by the upper half of binary32 and whether anything stands below it: a destination of at most three bits of
+    mantissa looks at no more than that."""
+    index = np.arange(2**17, dtype=np.uint32)
+    return rounded(
+        ((index >> np.uint32(1)) << np.uint32(16)) | (index & np.uint32(1)), layout, rounding, over, infinite
+    )
+
+
+def rounded(
+    bits: Bits,
+    layout: Layout,
+    rounding: Rounding,
+    over: int | None,
+    infinite: int | None,
+    scale: npt.NDArray[np.int32] | None = None,
+) -> Bits:
+    """``narrowed``, computed for each input."""
     exponent, significand = parts(bits)
     exponent = exponent if scale is None else exponent - scale
     drop = np.minimum(23 - layout.mantissa + _below(exponent, layout), 31).astype(np.uint32)
