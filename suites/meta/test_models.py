@@ -8,7 +8,7 @@ import pytest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.devices.emulator.models.amd import AMD, models_of
 from narrowgauge.devices.emulator.models.answers import Answers, Band, Bits
-from narrowgauge.devices.emulator.models.nvidia import NVIDIA
+from narrowgauge.devices.emulator.models.nvidia import NVIDIA, nvidia_model, random_fields
 from narrowgauge.devices.targets import TARGETS
 
 pytestmark = pytest.mark.meta
@@ -65,7 +65,7 @@ def test_narrow_conversions_by_hand(kind: str, inputs: tuple[float, ...], codes:
 
 
 def test_relu_cuts_below_zero_and_keeps_nan() -> None:
-    a = f32(-1.0, -0.0, 1.0, -INF, NAN)
+    a = f32(-1.0, -0.0, 1.0, -INF, -NAN)
     assert first("cvt.rn.satfinite.relu.e4m3x2.f32", f32(*[0] * 5), a) == [0, 0, 0x38, 0, 0x7F]
     assert first("cvt.rn.relu.bf16.f32", a) == [0, 0, 0x3F80, 0, 0x7FFF]
 
@@ -113,6 +113,19 @@ def test_stochastic_rounding_by_hand() -> None:
     assert not four.allows(words(0x39387E7F)).any()  # 1.0 is a value: nothing is discarded
 
 
+def test_random_bits_of_four_elements_by_hand() -> None:
+    """1.0625 is half a step above 1 in e4m3: the highest of 16 random bits decides. b, f read theirs as written, a, e
+    reversed; the upper half is for a, b."""
+    x = f32(1.0625)
+    for random, code in ((0x80000000, 0x38393838), (0x00010000, 0x39383838), (0x8000, 0x38383839), (1, 0x38383938)):
+        assert first("cvt.rs.satfinite.e4m3x4.f32", x, x, x, x, words(random)) == [code]
+    fields = random_fields(words(0x11223344), 4)
+    assert [int(field[0]) for field in fields] == [0x2244, 0x1133]
+    # e2m1: 1.25 is half a step above 1; b is the second nibble from above
+    y = f32(1.25)
+    assert first("cvt.rs.satfinite.e2m1x4.f32", y, y, y, y, words(0x80000000)) == [0x2322]
+
+
 def test_minimum_and_maximum_by_hand() -> None:
     a, b = f32(1, NAN, 1, NAN, -0.0, -3), f32(2, 1, NAN, NAN, 0.0, 2)
     one, two, canonical = 0x3F800000, 0x40000000, 0x7FFFFFFF
@@ -121,6 +134,7 @@ def test_minimum_and_maximum_by_hand() -> None:
     assert first("max.NaN.f32", a, b)[:4] == [two, canonical, canonical, canonical]
     assert first("max.xorsign.abs.f32", a, b)[-1] == 0xC0400000  # of 3 and 2, and the signs differ
     assert first("min.xorsign.abs.f32", a, b)[-1] == 0xC0000000
+    assert first("max.xorsign.abs.f32", f32(-3), f32(-2)) == [0x40400000]
     assert first("min.ftz.f32", f32(1e-40), f32(1.0)) == [0]
     assert first("max.bf16x2", words(0x3F807FC0), words(0x40003F80)) == [0x40003F80]
 
@@ -228,6 +242,14 @@ def test_scaled_conversions_by_hand() -> None:
     assert [int(c) for c in down.first] == [0x7E38]
     both = amd("gfx950", "v_cvt_scalef32_pk_fp4_f16", words(0x4A004400), **controls)  # 12 and 4
     assert [int(c) for c in both.first] == [0x74]
+    nothing = amd(
+        "gfx950", "v_cvt_scalef32_pk_fp8_f32", f32(0.0), f32(-0.0), scale=f32(2.0**-126), old=old, place=0, ovfl=True
+    )
+    assert [int(c) for c in nothing.first] == [0x8000]
+    lost = {"scale": f32(INF), "old": old, "place": 0}
+    none = amd("gfx950", "v_cvt_scalef32_pk_fp8_f32", f32(1.0), f32(1.0), ovfl=True, **lost)
+    assert [int(c) for c in none.first] == [0x7F7F]
+    assert amd("gfx950", "v_cvt_scalef32_pk_fp4_f32", f32(1.0), f32(1.0), **lost).open().all()
     third = amd("gfx950", "v_cvt_scalef32_pk_fp4_f32", f32(1.0), f32(NAN), scale=f32(1.0), old=words(0), place=3)
     assert [int(c) >> 24 for c in third.first] == [0x72]
     assert third.open().all()
@@ -251,6 +273,7 @@ def test_median_minimum_and_maximum_of_amd() -> None:
     )
     s, one = words(signalling), f32(1.0)
     assert [int(c) for c in amd("gfx942", "v_max_f32", s, one).first] == [0x7FC00001]
+    assert [int(c) for c in amd("gfx942", "v_min_f32", one, s).first] == [0x7FC00001]
     assert [int(c) for c in amd("gfx942", "v_max_f32", s, one, False).first] == [0x3F800000]
     assert [int(c) for c in amd("gfx1200", "v_max_num_f32", s, one).first] == [0x3F800000]
     assert [int(c) for c in amd("gfx1200", "v_maximum_f32", f32(NAN, 0.0), f32(1.0, -0.0)).first] == [0x7FC00000, 0]
@@ -277,6 +300,17 @@ def test_every_amd_target_has_its_models_and_others_have_none() -> None:
     assert ("v_cvt_scalef32_pk_fp8_f32" in AMD["gfx950"], "v_cvt_scalef32_pk_fp8_f32" in AMD["gfx942"]) == (True, False)
     with pytest.raises(BadInput, match="AMD target"):
         models_of("sm_90")
+
+
+def test_opcodes_are_found_as_ptx_spells_them() -> None:
+    """.relu before or after .satfinite; what has no model is None, so that the engine fails closed."""
+    for one, other in (("relu.satfinite", "satfinite.relu"), ("satfinite.relu", "relu.satfinite")):
+        for end in ("e4m3x2.f32", "f16x2.f32"):
+            found, same = nvidia_model(f"cvt.rn.{one}.{end}"), nvidia_model(f"cvt.rn.{other}.{end}")
+            assert found is not None
+            assert found is same
+    assert nvidia_model("cvt.rn.e4m3x2.f32") is None
+    assert nvidia_model("tanh.approx.f32") is None
 
 
 def test_every_model_says_where_it_comes_from() -> None:

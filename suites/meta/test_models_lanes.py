@@ -86,6 +86,7 @@ def test_permutes_of_amd_by_hand() -> None:
         [16, 116, 48],
     )
     assert list(lanes.ds_swizzle(0x041F, 64).source[[0, 1, 33]]) == [1, 0, 32]  # and 31, xor 1
+    assert list(lanes.ds_swizzle(0x5C, 64).source[[0, 1, 5, 32]]) == [2, 2, 6, 34]  # and 28, or 2
     assert list(lanes.ds_swizzle(0x801B, 32).source[:4]) == [3, 2, 1, 0]
     active = np.ones((1, 64), bool)
     active[0, 5] = False

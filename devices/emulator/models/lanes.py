@@ -3,7 +3,7 @@
 A ``Route`` has, per lane of a wave of 32 or 64, the source lane and whether it lies in range; what becomes of the
 others is told by the function that applies it. Arrays over many waves are (waves, lanes).
 
-Words: PTX ISA 9.1, section 9.7.9.6, shfl.sync; CDNA3 ISA, "Data Parallel Processing", table of DPP_CTRL; RDNA3 and
+Words: PTX ISA 9.0, shfl; CDNA3 ISA, "Data Parallel Processing", table of DPP_CTRL; RDNA3 and
 RDNA4 ISA, "DPP16", V_PERMLANE16_B32, V_PERMLANEX16_B32; CDNA4 ISA, V_PERMLANE16_SWAP_B32, V_PERMLANE32_SWAP_B32;
 DS_SWIZZLE_B32, DS_PERMUTE_B32, DS_BPERMUTE_B32.
 """

@@ -1,7 +1,7 @@
 """NVIDIA conversions and minimum / maximum, from the PTX ISA 9.1, by opcode as it stands in PTX.
 
-Names of clauses: "cvt" is section 9.7.9.21, "Data Movement and Conversion Instructions: cvt"; "min", "max" are sections
-9.7.3.11, 9.7.3.12 (binary32) and 9.7.4 (half precision).
+"cvt" is its section 9.7.9.21, "Data Movement and Conversion Instructions: cvt"; what was read, and what was not, is
+told in the package's docstring.
 """
 
 from __future__ import annotations
@@ -333,3 +333,11 @@ NVIDIA: dict[str, Model] = {
         *APPROXIMATIONS,
     )
 }
+
+
+def nvidia_model(opcode: str) -> Model | None:
+    """The model of an opcode as PTX has it, or None. ``.relu`` and ``.satfinite`` may stand in either order."""
+    for one, other in ((".relu.satfinite", ".satfinite.relu"), (".satfinite.relu", ".relu.satfinite")):
+        if opcode not in NVIDIA:
+            opcode = opcode.replace(one, other) if opcode.replace(one, other) in NVIDIA else opcode
+    return NVIDIA.get(opcode)
