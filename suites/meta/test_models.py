@@ -136,6 +136,8 @@ def test_minimum_and_maximum_by_hand() -> None:
     assert first("min.xorsign.abs.f32", a, b)[-1] == 0xC0000000
     assert first("max.xorsign.abs.f32", f32(-3), f32(-2)) == [0x40400000]
     assert first("min.ftz.f32", f32(1e-40), f32(1.0)) == [0]
+    assert first("max.ftz.f16x2", words(0x00010001), words(0x00008001)) == [0]
+    assert first("max.f16x2", words(0x00010001), words(0x00008001)) == [0x00010001]
     assert first("max.bf16x2", words(0x3F807FC0), words(0x40003F80)) == [0x40003F80]
 
 
@@ -182,10 +184,14 @@ def test_approximations_are_exact_at_their_special_cases() -> None:
 
 
 def test_division_by_a_large_number_is_zero() -> None:
-    band = NVIDIA["div.approx.f32"].run(f32(1.0, -1e38, INF), f32(2.0**127, 2.0**127, 2.0**127))
+    band = NVIDIA["div.approx.f32"].run(f32(1.0, -1e38, INF, 1.0), f32(2.0**127, 2.0**127, 2.0**127, 2.0**126))
     assert isinstance(band, Band)
-    assert band.allows(words(0, 0x80000000, 0x7FC00000)).all()
-    assert not band.allows(f32(2.0**-127, -(2.0**-1), INF)).any()
+    assert band.allows(words(0, 0x80000000, 0x7FC00000, 0x00800000)).all()
+    assert not band.allows(f32(2.0**-127, -(2.0**-1), INF, 0.0)).any()
+    free = NVIDIA["div.approx.f32"].run(f32(1.0), f32(2.0**-127))
+    assert isinstance(free, Band)
+    assert free.allows(f32(INF)).all()
+    assert free.allows(f32(1.0)).all()
 
 
 # --- by hand: AMD ----------------------------------------------------------------------------------------------------
@@ -232,6 +238,17 @@ def test_stochastic_fp8_takes_the_upper_bits_of_the_seed() -> None:
     assert [
         int(c) for c in amd("gfx950", "v_cvt_sr_bf8_f32", f32(1.125), words(0x80000000), words(0), 0, True).first
     ] == [0x3D]
+
+
+def test_stochastic_fp8_is_open_where_nobody_saw_it() -> None:
+    """CDNA's pseudo-code cannot be meant literally, so both neighbours count there; on RDNA4 the carry decides."""
+    x, seed, old = f32(1.0625), words(0), words(0)
+    assert amd("gfx942", "v_cvt_sr_fp8_f32", x, seed, old, 0, True).allows(words(0x41)).all()
+    assert amd("gfx950", "v_cvt_sr_fp8_f32", x, seed, old, 0, True).allows(words(0x39)).all()
+    assert not amd("gfx1201", "v_cvt_sr_fp8_f32", x, seed, old, 0, True).open().any()
+    assert amd("gfx1201", "v_cvt_sr_fp8_f32", f32(1.5 * 2.0**-9), seed, old, 0, True).open().all()
+    assert not amd("gfx950", "v_cvt_sr_fp8_f32", f32(1.0), seed, old, 0, True).open().any()
+    assert amd("gfx950", "v_cvt_sr_fp8_f32", f32(INF), seed, old, 0, True).allows(words(0x7E)).all()
 
 
 def test_scaled_conversions_by_hand() -> None:

@@ -27,6 +27,13 @@ OF_INFINITY = (
 )
 SEED = "the seed's upper bits are added to the discarded bits of the mantissa, the carry rounds away from zero"
 OF_SEED = "subnormal results: first aligns the significand before (seen on RDNA4 by third parties), else its neighbour"
+#: the pseudo-code of CDNA4 adds S1[31:12] (bf8: S1[31:11]) to the 23 bits of the mantissa, lets them wrap around
+#: without a carry into the exponent, and rounds the sum to nearest even. Read literally 1.99 could become 1, and results would
+#: be half a step too large on average; this is taken for a slip
+OF_LITERAL = (
+    "CDNA's pseudo-code wraps the sum around and rounds it once more to nearest, which is no rounding of the source: "
+    "first truncates the sum with its carry (so seen on RDNA4 by third parties), else the other neighbour"
+)
 SCALE = (
     "the exponent of the binary32 scale is used, as E8M0: source / 2^(exponent - 127), one rounding, to nearest even"
 )
@@ -72,15 +79,16 @@ def _no_scale(scale: Bits) -> Mask:
     return lost
 
 
-def _stochastic(layout: Layout, ovfl: bool, bits: Bits, seed: Bits) -> Answers:
-    """One binary32 to a code with random bits: as many of the seed's upper bits as are discarded."""
+def _stochastic(layout: Layout, seen: bool, ovfl: bool, bits: Bits, seed: Bits) -> Answers:
+    """One binary32 to a code with random bits: as many of the seed's upper bits as are discarded. ``seen``: only
+    subnormal results are open."""
     width = 23 - layout.mantissa
     random = seed >> np.uint32(32 - width)
     over = layout.top if ovfl else layout.special
     first = r.stochastic(bits, layout, random, width, over, layout.special)
     toward = r.narrowed(bits, layout, "rz", over, over)
     away = r.narrowed(bits, layout, "away", over, over)
-    free = r.is_subnormal_in(bits, layout)
+    free = r.is_subnormal_in(bits, layout) if seen else ~r.is_infinite(bits)
     other = np.where(free, np.where(first == toward, away, toward), np.where(r.is_infinite(bits), toward, first))
     return Answers(first, (other,))
 
@@ -96,8 +104,8 @@ def _cvt_pk(layout: Layout, a: Bits, b: Bits, old: Bits, word: int, ovfl: bool) 
     return inserted(old, packed((_encoded(layout, ovfl, a), _encoded(layout, ovfl, b)), 8), 16, word)
 
 
-def _cvt_sr(layout: Layout, a: Bits, seed: Bits, old: Bits, byte: int, ovfl: bool) -> Answers:
-    return inserted(old, _stochastic(layout, ovfl, a, seed), 8, byte)
+def _cvt_sr(layout: Layout, seen: bool, a: Bits, seed: Bits, old: Bits, byte: int, ovfl: bool) -> Answers:
+    return inserted(old, _stochastic(layout, seen, ovfl, a, seed), 8, byte)
 
 
 def _cvt_f32(layout: Layout, a: Bits, byte: int) -> Answers:
@@ -165,8 +173,8 @@ def _of_family(family: str) -> list[Model]:
                 ("f32", "seed", "old", "byte select", "FP16_OVFL"),
                 "b32",
                 f"{isa}, VOP3A: V_CVT_SR_{upper}_F32, {SEED}; {OVFL}",
-                partial(_cvt_sr, layout),
-                f"{OF_SEED}; {OF_INFINITY}",
+                partial(_cvt_sr, layout, family == "gfx12"),
+                f"{OF_SEED if family == 'gfx12' else OF_LITERAL}; {OF_INFINITY}",
             ),
             Model(
                 f"v_cvt_f32_{name}",

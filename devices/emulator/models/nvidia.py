@@ -14,7 +14,6 @@ import numpy as np
 
 from narrowgauge.devices.emulator.models import rounding as r
 from narrowgauge.devices.emulator.models.answers import Answers, Bits, Mask, Model, packed
-from narrowgauge.devices.emulator.models.bands import flushed
 from narrowgauge.devices.emulator.models.nvidia_approx import APPROXIMATIONS
 from narrowgauge.devices.emulator.models.rounding import Layout, Rounding
 
@@ -176,11 +175,20 @@ def _nan_codes(code: Bits, layout: Layout) -> Mask:
     return beyond
 
 
+def _flushed(code: Bits, layout: Layout, two: bool) -> Bits:
+    """``.ftz``: a subnormal becomes zero with its sign, in each half of a pair."""
+    field = np.uint32(layout.infinity or 0)
+    flushed = [
+        np.where(each & field == 0, each & np.uint32(layout.sign), each) for each in (halves(code) if two else (code,))
+    ]
+    return packed([Answers(each) for each in flushed], 16).first
+
+
 def _minmax(
     name: str, layout: Layout, two: bool, ftz: bool, propagate: bool, xorsign: bool, a: Bits, b: Bits
 ) -> Answers:
     if ftz:
-        a, b = flushed(a), flushed(b)
+        a, b = _flushed(a, layout, two), _flushed(b, layout, two)
     if not two:
         return Answers(_extreme(name, layout, propagate, xorsign, a, b))
     pairs = zip(halves(a), halves(b), strict=True)
@@ -308,7 +316,7 @@ def _extremes() -> list[Model]:
     models = []
     for name in ("min", "max"):
         for of, layout in (("f32", r.F32), ("f16", r.F16), ("bf16", r.BF16)):
-            for ftz in (False, True) if of == "f32" else (False,):
+            for ftz in (False, True) if of != "bf16" else (False,):
                 for propagate in (False, True):
                     for xorsign in (False, True):
                         dots = ".ftz" * ftz + ".NaN" * propagate + ".xorsign.abs" * xorsign

@@ -33,16 +33,18 @@ def div_full(a: Bits, b: Bits) -> Band:
 
 
 def div_approx(a: Bits, b: Bits) -> Band:
-    """Two units for 2^-126 <= |b| <= 2^126; above that zero, or NaN for an infinite a; below it nothing is said."""
+    """Two units for 2^-126 <= |b| <= 2^126; above that zero with the sign, or NaN for an infinite a; below it nothing
+    is said."""
     band = within_ulp(_quiet(np.divide, reals(a), reals(b)), 2)
     size = np.abs(reals(b))
     large = (size > 2.0**126) & np.isfinite(size) & ~r.is_nan(a)
     unsaid = (size < 2.0**-126) & (size > 0) & ~r.is_nan(a)
-    zero = np.where(large, (a ^ b) & r.SIGN, band.first)
-    first = np.where(large & r.is_infinite(a), NAN, zero).astype(np.uint32)
-    low = np.where(large, r.SIGN, np.where(unsaid, np.uint32(0xFF800000), band.low))
-    high = np.where(large, np.uint32(0), np.where(unsaid, r.INFINITE, band.high))
-    return Band(first, low.astype(np.uint32), high.astype(np.uint32))
+    zero = np.where(r.is_infinite(a), NAN, (a ^ b) & r.SIGN)
+    ends = (
+        np.where(large, zero, np.where(unsaid, free, end)).astype(np.uint32)
+        for free, end in ((band.first, band.first), (r.SIGN | r.INFINITE, band.low), (r.INFINITE, band.high))
+    )
+    return Band(*ends)
 
 
 def rcp(a: Bits) -> Band:
@@ -58,10 +60,10 @@ def rsqrt(a: Bits) -> Band:
 
 
 def ex2(a: Bits) -> Band:
-    """Subnormal inputs give exactly one, also without ``.ftz``."""
+    """Zero gives exactly one."""
     band = within_ulp(_quiet(np.exp2, reals(a)), 2)
-    one, small = np.uint32(0x3F800000), (a & r.INFINITE) == 0
-    ends = (np.where(small, one, end).astype(np.uint32) for end in (band.first, band.low, band.high))
+    one, zero = np.uint32(0x3F800000), (a & r.MAGNITUDE) == 0
+    ends = (np.where(zero, one, end).astype(np.uint32) for end in (band.first, band.low, band.high))
     return Band(*ends)
 
 
@@ -89,13 +91,23 @@ APPROXIMATIONS: tuple[Model, ...] = (
     *_both(
         "div.approx",
         ("f32", "f32"),
-        "div: div.approx, at most 2 ulp for |b| in [2^-126, 2^126]; above that 0, or NaN for infinite a",
+        "div: div.approx, at most 2 ulp for |b| in [2^-126, 2^126]; above that 0 with the sign, or NaN for infinite a",
         div_approx,
-        f"{_LAST}; the sign of that 0; everything for |b| below 2^-126",
+        f"{_LAST}; everything for |b| below 2^-126",
     ),
     *_both("rcp.approx", ("f32",), "rcp: rcp.approx, at most 1 ulp; 1/0 and 1/infinity as IEEE 754", rcp),
     *_both("sqrt.approx", ("f32",), "sqrt: relative error at most 2^-23; -0 gives -0, negative NaN", sqrt),
-    *_both("rsqrt.approx", ("f32",), "rsqrt: relative error at most 2^-22.9 (2^-22.4 in editions before 8)", rsqrt),
-    *_both("ex2.approx", ("f32",), "ex2: at most 2 ulp; subnormal inputs and zero give 1, -infinity gives +0", ex2),
+    *_both(
+        "rsqrt.approx",
+        ("f32",),
+        "rsqrt: relative error at most 2^-22.9; earlier editions state 2^-22.4, which is taken",
+        rsqrt,
+    ),
+    *_both(
+        "ex2.approx",
+        ("f32",),
+        "ex2: at most 2 ulp from the correctly rounded result; zero gives 1, -infinity gives +0",
+        ex2,
+    ),
     *_both("lg2.approx", ("f32",), "lg2: absolute error 2^-22 in (0.5, 2), relative error 2^-22 outside", lg2),
 )
