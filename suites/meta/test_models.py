@@ -137,6 +137,8 @@ def test_minimum_and_maximum_by_hand() -> None:
     assert first("max.xorsign.abs.f32", f32(-3), f32(-2)) == [0x40400000]
     assert first("min.ftz.f32", f32(1e-40), f32(1.0)) == [0]
     assert first("max.ftz.f16x2", words(0x00010001), words(0x00008001)) == [0]
+    assert first("max.ftz.f16x2", words(0x3C000001), words(0x3C000000)) == [0x3C000000]
+    assert first("max.ftz.f32", f32(1.5), f32(1e-40)) == [0x3FC00000]
     assert first("max.f16x2", words(0x00010001), words(0x00008001)) == [0x00010001]
     assert first("max.bf16x2", words(0x3F807FC0), words(0x40003F80)) == [0x40003F80]
 
@@ -263,6 +265,9 @@ def test_scaled_conversions_by_hand() -> None:
         "gfx950", "v_cvt_scalef32_pk_fp8_f32", f32(0.0), f32(-0.0), scale=f32(2.0**-126), old=old, place=0, ovfl=True
     )
     assert [int(c) for c in nothing.first] == [0x8000]
+    mixed = {"scale": f32(1.0, 2.0), "old": words(0, 0), "place": 0, "ovfl": True}
+    each = amd("gfx950", "v_cvt_scalef32_pk_fp8_f32", f32(2.0, 2.0), f32(1.0, 1.0), **mixed)
+    assert [int(c) for c in each.first] == [0x3840, 0x3038]
     lost = {"scale": f32(INF), "old": old, "place": 0}
     none = amd("gfx950", "v_cvt_scalef32_pk_fp8_f32", f32(1.0), f32(1.0), ovfl=True, **lost)
     assert [int(c) for c in none.first] == [0x7F7F]

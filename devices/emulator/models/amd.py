@@ -28,8 +28,8 @@ OF_INFINITY = (
 SEED = "the seed's upper bits are added to the discarded bits of the mantissa, the carry rounds away from zero"
 OF_SEED = "subnormal results: first aligns the significand before (seen on RDNA4 by third parties), else its neighbour"
 #: the pseudo-code of CDNA4 adds S1[31:12] (bf8: S1[31:11]) to the 23 bits of the mantissa, lets them wrap around
-#: without a carry into the exponent, and rounds the sum to nearest even. Read literally 1.99 could become 1, and results would
-#: be half a step too large on average; this is taken for a slip
+#: without a carry into the exponent, and rounds the sum to nearest even. Read literally 1.99 could become 1, and
+#: results would be half a step too large on average; this is taken for a slip
 OF_LITERAL = (
     "CDNA's pseudo-code wraps the sum around and rounds it once more to nearest, which is no rounding of the source: "
     "first truncates the sum with its carry (so seen on RDNA4 by third parties), else the other neighbour"
