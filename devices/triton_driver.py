@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.targets import target_named
 
 #: a line of PTX or AMDGCN that is an instruction: indented, or predicated, and no directive or label
@@ -116,4 +117,12 @@ class _Launcher:
         from narrowgauge.devices.emulator.launching import launch
 
         warp = self.driver.target.warp_size
-        launch(compiled.asm["ptx"], self.source.signature, arguments, (x, y, z), metadata.shared, warp)
+        launch(
+            compiled.asm["ptx"],
+            self.source.signature,
+            arguments,
+            (x, y, z),
+            metadata.shared,
+            warp,
+            fresh_memory.pattern(),
+        )

@@ -44,8 +44,9 @@ class Machine:
 
     def __init__(
         self, program: Program, blocks: Array, grid: tuple[int, int, int], memory: GlobalMemory, shared: int, warp: int,
-        parameters: dict[str, bytes],
+        parameters: dict[str, bytes], fill: int = 0xA5,
     ) -> None:  # fmt: skip
+        self.fill = fill
         self.program, self.warp, self.memory, self.parameters = program, warp, memory, parameters
         self.threads, self.blocks, self.grid = program.threads, blocks, grid
         self.lanes = len(blocks) * program.threads
@@ -58,19 +59,27 @@ class Machine:
 
     # --- what instructions use --------------------------------------------------------------------------------------
 
-    def read(self, register: str) -> Array:
-        """A register [lanes] or [1]. Raises ``Fault`` where no lane has written it."""
-        try:
-            return self.registers[register]
-        except KeyError:
-            raise Fault(f"register {register} is read and was never written") from None
+    def read(self, register: str, dtype: np.dtype[np.generic]) -> Array:
+        """A register [lanes] or [1]. One that nobody wrote holds the launch's fill, as fresh memory does.
+
+        Compilers do read such registers, for parts of a value that nobody uses. Raises ``Fault`` for a predicate.
+        """
+        found = self.registers.get(register)
+        return self._unwritten(register, dtype) if found is None else found
 
     def write(self, register: str, value: Array, active: Active) -> None:
         """Set a register for the active lanes."""
         if active is not None:
             old = self.registers.get(register)
-            value = np.where(active, value, value.dtype.type(0) if old is None else old)
+            if old is None:
+                old = value.dtype.type(0) if value.dtype == bool else self._unwritten(register, value.dtype)
+            value = np.where(active, value, old)
         self.registers[register] = value
+
+    def _unwritten(self, register: str, dtype: np.dtype[np.generic]) -> Array:
+        if dtype == bool:
+            raise Fault(f"predicate {register} is read and was never written")
+        return np.frombuffer(bytes([self.fill]) * dtype.itemsize, dtype)
 
     def wide(self, value: Array) -> Array:
         """A register with one element for each lane."""

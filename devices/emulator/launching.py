@@ -21,14 +21,23 @@ _parse = lru_cache(maxsize=64)(ptx.parse)
 
 
 def launch(
-    text: str, signature: Mapping[str, str], arguments: Sequence[Any], grid: tuple[int, int, int], shared: int, warp: int
+    text: str,
+    signature: Mapping[str, str],
+    arguments: Sequence[Any],
+    grid: tuple[int, int, int],
+    shared: int,
+    warp: int,
+    fill: int,
 ) -> None:
-    """Run one kernel of PTX. ``signature`` gives the type of each argument, "constexpr" for those compiled in.
+    """Run one kernel of PTX. ``signature`` gives the type of each argument, "constexpr" for those compiled in,
+    ``fill`` the byte that registers hold before anybody writes them.
 
     Raises ``NotExecuted`` for what the emulator does not know, ``KernelError`` for what the kernel does wrong.
     """
     program, parameters = _parse(text)
-    given = [(name, value) for (name, kind), value in zip(signature.items(), arguments, strict=True) if kind != "constexpr"]
+    given = [
+        (name, value) for (name, kind), value in zip(signature.items(), arguments, strict=True) if kind != "constexpr"
+    ]
     if unknown := [kind for kind in signature.values() if kind[0] not in "*iufbc"]:
         raise NotExecuted(f"an argument of type {unknown[0]}")
     if len(parameters) < len(given):
@@ -41,11 +50,17 @@ def launch(
             regions.setdefault(region.address, region)
             value = value.data_ptr()
         held[parameter.name] = ptx.parameter_bytes(parameter, value)
-    run(program, grid, GlobalMemory(list(regions.values())), shared, warp, held)
+    run(program, grid, GlobalMemory(list(regions.values())), shared, warp, held, fill)
 
 
 def run(
-    program: Program, grid: tuple[int, int, int], memory: GlobalMemory, shared: int, warp: int, held: dict[str, bytes]
+    program: Program,
+    grid: tuple[int, int, int],
+    memory: GlobalMemory,
+    shared: int,
+    warp: int,
+    held: dict[str, bytes],
+    fill: int = 0xA5,
 ) -> None:
     """Run every block of a grid, a batch of them at a time."""
     count = max(1, LANES // program.threads)
@@ -54,7 +69,7 @@ def run(
         for first in range(0, total, count):
             number = np.arange(first, min(total, first + count))
             blocks = np.stack([number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])], axis=1)
-            Machine(program, blocks, grid, memory, shared, warp, held).run()
+            Machine(program, blocks, grid, memory, shared, warp, held, fill).run()
 
 
 def _region(name: str, tensor: Any) -> Region:

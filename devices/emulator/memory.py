@@ -126,7 +126,9 @@ class SharedMemory:
         writer = self.writer[at]
         foreign = (writer != NOBODY) & (writer != me) & (writer != self._warp_mark(me))
         if foreign.any():
-            raise Fault(f"race: shared memory at {self._first(address, foreign)} is read while another thread writes it")
+            raise Fault(
+                f"race: shared memory at {self._first(address, foreign)} is read while another thread writes it"
+            )
         reader = self.reader[at]
         mark = np.where((reader == NOBODY) | (reader == me), me, SEVERAL)
         self.reader[at] = mark

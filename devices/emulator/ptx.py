@@ -69,7 +69,11 @@ class _Body:
 def parse(text: str) -> tuple[Program, tuple[Parameter, ...]]:
     """The one kernel of a PTX module. Raises ``NotExecuted`` for what the emulator does not know."""
     found = _ENTRY.search(text)
-    if found is None or len(_ENTRY.findall(text)) != 1 or re.search(r"^\s*\.(?:visible\s+|weak\s+)?\.?func\b", text, re.M):
+    if (
+        found is None
+        or len(_ENTRY.findall(text)) != 1
+        or re.search(r"^\s*\.(?:visible\s+|weak\s+)?\.?func\b", text, re.M)
+    ):
         raise NotExecuted("PTX without exactly one kernel, or with a function")
     declared = [_PARAMETER.search(line) for line in found["parameters"].split(",") if line.strip()]
     parameters = tuple(Parameter(p["name"], p["type"]) for p in declared if p is not None)
@@ -214,9 +218,7 @@ def _nothing(machine: Machine, active: Active) -> None:
     """A branch, a barrier and an end are the engine's own."""
 
 
-def _instruction(
-    text: str, where: str, guard: Operand | None, build: Build, labels: dict[str, int]
-) -> Instruction:
+def _instruction(text: str, where: str, guard: Operand | None, build: Build, labels: dict[str, int]) -> Instruction:
     taken = None if guard is None else build.read(guard, "pred")
     name = ".".join([build.base, *build.all_modifiers])
     if name in ("bra", "bra.uni"):

@@ -142,9 +142,9 @@ def _float_from(to: str, source: str, rounding: str) -> Function | None:
         whole = WHOLE[rounding]
         return lambda x: ptx_arithmetic.canonical(whole(x))
     match to, source, rounding:
-        case (("f32", "bf16", "") | ("f64", "bf16", "")):
+        case ("f32", "bf16", "") | ("f64", "bf16", ""):
             return lambda x: float32_of_bf16(x).astype(dtype, copy=False)
-        case (("f32", "f16", "") | ("f64", "f16", "") | ("f64", "f32", "") | ("f32", "f32", "")):
+        case ("f32", "f16", "") | ("f64", "f16", "") | ("f64", "f32", "") | ("f32", "f32", ""):
             return lambda x: x.astype(dtype)
         case ("f16", "f32" | "f64", "rn") | ("f32", "f64", "rn"):
             return lambda x: ptx_arithmetic.canonical(x.astype(dtype))

@@ -21,6 +21,7 @@ def on_type(function: Function, kind: str, ftz: bool) -> Function:
     """A function of float32, float64 or float16 made one of a type's patterns: packed, bfloat16, or flushing."""
     scalar = function
     if kind.startswith("bf16"):
+
         def scalar(*values: Array) -> Array:
             return bf16_of(function(*(float32_of_bf16(v) for v in values)))
     elif ftz:
@@ -29,6 +30,7 @@ def on_type(function: Function, kind: str, ftz: bool) -> Function:
 
         def scalar(*values: Array) -> Array:
             return models.flush(function(*(models.flush(v) for v in values)))
+
     if kind not in PARTS:
         return scalar
     part, whole = PARTS[kind], TYPES[kind]

@@ -18,10 +18,21 @@ def two(function: Callable[[Array, Array], Array]) -> Builder:
     """An operation on two integers of one type, modulo 2^n."""
 
     def build(b: Build) -> Effect:
-        kind = b.type(*INTEGERS)
-        return b.compute(function, kind, kind, kind)
+        kind = b.type(*INTEGERS, "u16x2", "s16x2")
+        return b.compute(_on_halves(function, kind) if kind.endswith("x2") else function, kind, kind, kind)
 
     return build
+
+
+def _on_halves(function: Callable[[Array, Array], Array], kind: str) -> Callable[[Array, Array], Array]:
+    """An operation on both halves of a word."""
+    part = TYPES[kind.removesuffix("x2")]
+
+    def packed(x: Array, y: Array) -> Array:
+        halves = (np.ascontiguousarray(v).view(part).reshape(-1, 2) for v in (x, y))
+        return np.ascontiguousarray(function(*halves)).view(np.uint32)[:, 0]
+
+    return packed
 
 
 def one(function: Callable[[Array], Array]) -> Builder:

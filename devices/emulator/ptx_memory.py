@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from narrowgauge.devices.emulator.engine import Machine
-from narrowgauge.devices.emulator.memory import UNSIGNED, Active, Array, Fault
+from narrowgauge.devices.emulator.memory import Active, Array, Fault
 from narrowgauge.devices.emulator.models import ptx_arithmetic
 from narrowgauge.devices.emulator.ptx_operands import TYPES, Build, Builder, Effect, Operand, Reader
 
@@ -70,10 +70,8 @@ def load(b: Build) -> Effect:
         at, lanes, here = _lanes(machine, address(machine), active, space)
         for i, write in enumerate(writes):
             step = here + here.dtype.type(i * width)
-            if space == "global":
-                words = machine.memory.load(step, width)
-            else:
-                words = machine.shared.load(lanes, step, width)
+            memory = machine.memory
+            words = memory.load(step, width) if space == "global" else machine.shared.load(lanes, step, width)
             if active is not None:
                 full = np.zeros(machine.lanes, words.dtype)
                 full[at] = words
@@ -193,7 +191,11 @@ def reduce(b: Build) -> Effect:
         raise b.refuse()
     name, absolute, nan = b.flag(*_REDUCE), b.flag("abs"), b.flag("NaN")
     kind = b.type("u32", "s32", "b32", "f32")
-    if not name or (kind == "f32") != (name in ("min", "max") and kind == "f32") or ((absolute or nan) and kind != "f32"):
+    if (
+        not name
+        or (kind == "f32") != (name in ("min", "max") and kind == "f32")
+        or ((absolute or nan) and kind != "f32")
+    ):
         raise b.refuse()
     check, value, write = _mask(b, 2), b.reader(1, kind), b.writer(0, kind)
 

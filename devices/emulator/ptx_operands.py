@@ -20,6 +20,8 @@ TYPES: dict[str, np.dtype[np.generic]] = {
     **{f"{kind}{bits}": np.dtype(f"{code}{bits // 8}") for kind, code in (("u", "u"), ("b", "u"), ("s", "i"))
        for bits in (8, 16, 32, 64)},
     "f16": np.dtype(np.float16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "bf16": np.dtype(np.uint16),
+    "u16x2": np.dtype(np.uint32),
+    "s16x2": np.dtype(np.uint32),
     "f16x2": np.dtype(np.uint32), "bf16x2": np.dtype(np.uint32), "f32x2": np.dtype(np.uint64),
     "e4m3x2": np.dtype(np.uint16), "e5m2x2": np.dtype(np.uint16), "pred": np.dtype(bool),
 }  # fmt: skip
@@ -97,15 +99,15 @@ class Build:
             raise self.refuse()
         if type == "pred":
             if operand.negated:
-                return lambda machine: ~machine.read(name)
-            return lambda machine: machine.read(name)
+                return lambda machine: ~machine.read(name, want)
+            return lambda machine: machine.read(name, want)
         have = TYPES[operand.type]
         if have.itemsize < want.itemsize or have == TYPES["pred"]:
             raise self.refuse()
-        narrow = UNSIGNED[want.itemsize]
+        narrow, held = UNSIGNED[want.itemsize], UNSIGNED[have.itemsize]
         if have.itemsize == want.itemsize:
-            return (lambda m: m.read(name)) if narrow == want else (lambda m: m.read(name).view(want))
-        return lambda machine: machine.read(name).astype(narrow).view(want)
+            return (lambda m: m.read(name, held)) if narrow == want else (lambda m: m.read(name, held).view(want))
+        return lambda machine: machine.read(name, held).astype(narrow).view(want)
 
     def writer(self, index: int, type: str) -> Writer:
         """A function that sets operand ``index`` to a value of a type; a wider register is extended by its sign."""
@@ -127,9 +129,7 @@ class Build:
             return lambda machine, value, active: machine.write(name, value.view(storage), active)
         wider = np.dtype(f"{'i' if type[0] == 's' else 'u'}{want.itemsize}")
         bits = have if have.kind in "iu" else UNSIGNED[have.itemsize]
-        return lambda machine, value, active: machine.write(
-            name, value.view(bits).astype(wider).view(storage), active
-        )
+        return lambda machine, value, active: machine.write(name, value.view(bits).astype(wider).view(storage), active)
 
     def compute(self, function: Callable[..., Array], to: str, *sources: str) -> Effect:
         """The effect of ``operand 0 = function(operand 1, operand 2, …)``."""
