@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class Machine:
 
     # --- what instructions use --------------------------------------------------------------------------------------
 
-    def read(self, register: str, dtype: np.dtype[np.generic]) -> Array:
+    def read(self, register: str, dtype: np.dtype[Any]) -> Array:
         """A register [lanes] or [1]. One that nobody wrote holds the launch's fill, as fresh memory does.
 
         Compilers do read such registers, for parts of a value that nobody uses. Raises ``Fault`` for a predicate.
@@ -72,12 +72,12 @@ class Machine:
         if active is not None:
             old = self.registers.get(register)
             if old is None:
-                old = value.dtype.type(0) if value.dtype == bool else self._unwritten(register, value.dtype)
+                old = value.dtype.type(0) if value.dtype.kind == "b" else self._unwritten(register, value.dtype)
             value = np.where(active, value, old)
         self.registers[register] = value
 
-    def _unwritten(self, register: str, dtype: np.dtype[np.generic]) -> Array:
-        if dtype == bool:
+    def _unwritten(self, register: str, dtype: np.dtype[Any]) -> Array:
+        if dtype.kind == "b":
             raise Fault(f"predicate {register} is read and was never written")
         return np.frombuffer(bytes([self.fill]) * dtype.itemsize, dtype)
 

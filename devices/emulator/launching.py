@@ -81,6 +81,6 @@ def _region(name: str, tensor: Any) -> Region:
     if storage.nbytes():
         import torch
 
-        raw = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[no-untyped-call]
+        raw = torch.empty(0, dtype=torch.uint8).set_(storage)
         data = raw.numpy()
     return Region(f"argument {name!r}", storage.data_ptr(), data)

@@ -12,7 +12,12 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 #: the lanes that take part; None stands for all
 Active = npt.NDArray[np.bool_] | None
-UNSIGNED = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+UNSIGNED: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
 
 
 class Fault(Exception):

@@ -132,7 +132,8 @@ def _statements(body: str) -> Iterator[tuple[str, str, bool]]:
 def _instructions(
     body: str, files: dict[str, str], symbols: dict[str, int], parameters: set[str]
 ) -> Iterator[Instruction]:
-    state, kept = _Body(), []
+    state = _Body()
+    kept: list[tuple[str, str, tuple[Operand | None, Build]]] = []
     for statement, loc, brace in _statements(body):
         if brace:
             if statement == "{":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,11 @@ from narrowgauge.devices.emulator.ptx_integer import INTEGERS, multiply, one, qu
 from narrowgauge.devices.emulator.ptx_operands import TYPES, Build, Builder, Effect
 
 FLOATS = ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2", "f32x2")
-PARTS = {"f16x2": np.dtype(np.float16), "bf16x2": np.dtype(np.uint16), "f32x2": np.dtype(np.float32)}
+PARTS: dict[str, np.dtype[Any]] = {
+    "f16x2": np.dtype(np.float16),
+    "bf16x2": np.dtype(np.uint16),
+    "f32x2": np.dtype(np.float32),
+}
 Function = Callable[..., Array]
 
 
@@ -58,6 +63,10 @@ def arithmetic(integers: Builder, function: Function, operands: int = 2, rounded
             return integers(b)
         if rounded:
             b.flag("rn")
+        if mixed := _mixed(b):
+            if len(b.operands) != 3 or b.base not in ("add", "sub"):
+                raise b.refuse()
+            return b.compute(lambda x, y: function(_widen(x), y), "f32", mixed, "f32")
         return _float(b, function, operands, b.type(*FLOATS))
 
     return build
@@ -67,10 +76,26 @@ def _ieee(function: Callable[[Array, Array], Array]) -> Function:
     return lambda x, y: models.canonical(function(x, y))
 
 
+def _mixed(b: Build) -> str:
+    """The narrow type of a mixed-precision instruction (.f32.f16, .f32.bf16), taken out; "" for others."""
+    for narrow in ("f16", "bf16"):
+        if b.modifiers == ["f32", narrow]:
+            b.modifiers.clear()
+            return narrow
+    return ""
+
+
+def _widen(x: Array) -> Array:
+    """float16 numbers or bfloat16 patterns as float32."""
+    return float32_of_bf16(x) if x.dtype == np.uint16 else x.astype(np.float32)
+
+
 def fused(b: Build) -> Effect:
     """fma.rn."""
     if not b.flag("rn"):
         raise b.refuse()
+    if mixed := _mixed(b):
+        return b.compute(lambda x, y, z: models.fma(_widen(x), _widen(y), z), "f32", mixed, mixed, "f32")
     kind = b.type("f32", "f16", "f16x2", "f32x2", "bf16", "bf16x2")
     if not kind.startswith("bf16"):
         return _float(b, models.fma, 3, kind)
@@ -106,6 +131,9 @@ def extreme(smallest: bool) -> Builder:
             if kind == "f64":
                 raise b.refuse()
             function = models.propagating(function)
+        if len(b.operands) == 4 and kind == "f32":  # sm_100 and later: of three
+            of_two = function
+            return _float(b, lambda x, y, z: of_two(of_two(x, y), z), 3, kind)
         return _float(b, function, 2, kind)
 
     return build
@@ -228,7 +256,11 @@ def select(b: Build) -> Effect:
     """selp: the first where the predicate is true."""
     kind = b.type("b16", "b32", "b64", *INTEGERS, "f32", "f64")
     unsigned = f"u{8 * TYPES[kind].itemsize}"
-    return b.compute(lambda x, y, p: np.where(p, x, y), unsigned, unsigned, unsigned, "pred")
+
+    def choose(x: Array, y: Array, p: Array) -> Array:
+        return np.where(p, x, y)
+
+    return b.compute(choose, unsigned, unsigned, unsigned, "pred")
 
 
 OPCODES: dict[str, Builder] = {

@@ -16,7 +16,7 @@ HINTS = (
     "weak", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1_evict_last", "L1_evict_first", "L1_evict_normal",
     "L1_no_allocate", "L1_evict_unchanged", "L2_64B", "L2_128B", "L2_256B",
 )  # fmt: skip
-WORDS = tuple(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)) + ("f32", "f64", "f16", "bf16")
+WORDS = (*(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "f16", "bf16")
 ALL_LANES = 0xFFFFFFFF
 
 
@@ -111,6 +111,45 @@ def _lanes(machine: Machine, address: Array, active: Active, space: str) -> tupl
         return machine.lane, machine.lane, wide
     at = np.flatnonzero(active)
     return at, at, machine.wide(address)[at]
+
+
+_ATOMIC: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "exch": lambda old, new: new,
+}  # fmt: skip
+
+
+def atomic(b: Build) -> Effect:
+    """atom and red on global memory. Lanes go in the order of their numbers, which is one of many that hardware takes."""
+    for hints in (("relaxed", "acquire", "release", "acq_rel"), ("cta", "gpu", "sys")):
+        b.flag(*hints)
+    name = b.flag(*_ATOMIC, "cas")
+    if not b.flag("global") or not name:
+        raise b.refuse()
+    kind = b.type(
+        *("b32", "b64") if name in ("exch", "cas", "and", "or", "xor") else ("u32", "s32", "u64", "s64", "f32")
+    )
+    first = 1 if b.base == "atom" else 0
+    if len(b.operands) != first + (3 if name == "cas" else 2) or (kind == "f32" and name != "add"):
+        raise b.refuse()
+    dtype, address = TYPES[kind], _address(b, b.operands[first], "global")
+    values = [b.reader(i, kind) for i in range(first + 1, len(b.operands))]
+    write = b.writer(0, kind) if first else None
+
+    def effect(machine: Machine, active: Active) -> None:
+        at = machine.lane if active is None else np.flatnonzero(active)
+        addresses, given = machine.wide(address(machine)), [machine.wide(v(machine)) for v in values]
+        old = np.zeros(machine.lanes, dtype)
+        for lane in at:
+            here, (first_value, *more) = addresses[lane : lane + 1], [g[lane : lane + 1] for g in given]
+            held = machine.memory.load(here, dtype.itemsize).view(dtype)
+            old[lane : lane + 1] = held
+            new = np.where(held == first_value, more[0], held) if more else _ATOMIC[name](held, first_value)
+            machine.memory.store(here, new.astype(dtype).view(UNSIGNED[dtype.itemsize]))
+        if write is not None:
+            write(machine, old, active)
+
+    return effect
 
 
 def generic(b: Build) -> Effect:
@@ -212,7 +251,7 @@ def reduce(b: Build) -> Effect:
 
 
 def _reduce_floats(rows: Array, name: str, nan: bool) -> Array:
-    function = ptx_arithmetic.minimum if name == "min" else ptx_arithmetic.maximum
+    function: Callable[[Array, Array], Array] = ptx_arithmetic.minimum if name == "min" else ptx_arithmetic.maximum
     function = ptx_arithmetic.propagating(function) if nan else function
     while rows.shape[1] > 1:
         half = rows.shape[1] // 2
@@ -220,4 +259,12 @@ def _reduce_floats(rows: Array, name: str, nan: bool) -> Array:
     return rows[:, 0]
 
 
-OPCODES: dict[str, Builder] = {"ld": load, "st": store, "cvta": generic, "shfl": shuffle, "redux": reduce}
+OPCODES: dict[str, Builder] = {
+    "ld": load,
+    "st": store,
+    "cvta": generic,
+    "shfl": shuffle,
+    "redux": reduce,
+    "atom": atomic,
+    "red": atomic,
+}

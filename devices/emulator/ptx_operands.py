@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ Reader = Callable[[Machine], Array]
 Writer = Callable[[Machine, Array, Active], None]
 
 #: how NumPy holds a value of a type; bf16 and the packed types are patterns, which their instructions take apart
-TYPES: dict[str, np.dtype[np.generic]] = {
+TYPES: dict[str, np.dtype[Any]] = {
     **{f"{kind}{bits}": np.dtype(f"{code}{bits // 8}") for kind, code in (("u", "u"), ("b", "u"), ("s", "i"))
        for bits in (8, 16, 32, 64)},
     "f16": np.dtype(np.float16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "bf16": np.dtype(np.uint16),

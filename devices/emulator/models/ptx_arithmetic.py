@@ -8,13 +8,17 @@ ISA allows more than one answer (div.full: 2 ulp, ex2.approx: 2 ulp, rcp.approx:
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from narrowgauge.devices.emulator.memory import Array
 from narrowgauge.devices.emulator.models.rounding_ieee import bf16_of, float32_of_bf16, float32_to_odd
 
-CANONICAL = {np.dtype(np.float32): np.uint32(0x7FFFFFFF), np.dtype(np.float16): np.uint16(0x7FFF)}
+CANONICAL: dict[np.dtype[Any], Any] = {
+    np.dtype(np.float32): np.uint32(0x7FFFFFFF),
+    np.dtype(np.float16): np.uint16(0x7FFF),
+}
 
 
 def canonical(x: Array) -> Array:
