@@ -150,7 +150,9 @@ def extract(b: Build) -> Effect:
     width = 8 * dtype.itemsize
 
     def compute(value: Array, position: Array, length: Array) -> Array:
-        at, n = position & 0xFF, length & 0xFF
+        at = position & 0xFF
+        n = np.minimum(length & 0xFF, np.maximum(width - at.astype(np.int64), 0))  # what is there from a position on
+        some = length & 0xFF > 0
         unsigned = value.view(TYPES[f"u{width}"])
         u = unsigned.dtype.type
         moved = np.where(at >= width, u(0), unsigned >> np.minimum(at, width - 1).astype(unsigned.dtype))
@@ -158,8 +160,8 @@ def extract(b: Build) -> Effect:
         field = moved & mask
         if dtype.kind == "u":
             return field
-        last = np.minimum(at.astype(np.int64) + n - 1, width - 1).clip(0)
-        negative = ((unsigned >> last.astype(unsigned.dtype)) & u(1) == 1) & (n > 0)
+        last = np.minimum(at.astype(np.int64) + (length & 0xFF) - 1, width - 1).clip(0)
+        negative = ((unsigned >> last.astype(unsigned.dtype)) & u(1) == 1) & some
         return np.where(negative, field | ~mask, field).view(dtype)
 
     return b.compute(compute, kind, kind, "u32", "u32")

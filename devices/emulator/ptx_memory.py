@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from narrowgauge.devices.emulator.engine import Machine
-from narrowgauge.devices.emulator.memory import Active, Array, Fault
+from narrowgauge.devices.emulator.memory import UNSIGNED, Active, Array, Fault
 from narrowgauge.devices.emulator.models import ptx_arithmetic
 from narrowgauge.devices.emulator.ptx_operands import TYPES, Build, Builder, Effect, Operand, Reader
 
@@ -120,7 +120,7 @@ _ATOMIC: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def atomic(b: Build) -> Effect:
-    """atom and red on global memory. Lanes go in the order of their numbers, which is one of many that hardware takes."""
+    """atom and red on global memory. Lanes go in the order of their numbers: one of many that hardware takes."""
     for hints in (("relaxed", "acquire", "release", "acq_rel"), ("cta", "gpu", "sys")):
         b.flag(*hints)
     name = b.flag(*_ATOMIC, "cas")
