@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -79,8 +80,6 @@ def _region(name: str, tensor: Any) -> Region:
     storage = tensor.untyped_storage()
     data: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
     if storage.nbytes():
-        import torch
-
-        raw = torch.empty(0, dtype=torch.uint8).set_(storage)
-        data = raw.numpy()
+        # The argument keeps the storage alive for as long as the launch takes.
+        data = np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr()))
     return Region(f"argument {name!r}", storage.data_ptr(), data)

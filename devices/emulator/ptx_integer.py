@@ -89,10 +89,11 @@ def shift(left: bool) -> Builder:
 
         def compute(value: Array, amount: Array) -> Array:
             kept = np.minimum(amount, width - 1).astype(dtype)
-            moved = value << kept if left else value >> kept
+            moved: Array = value << kept if left else value >> kept
             if dtype.kind == "i" or int(amount.max()) < width:
                 return moved
-            return np.where(amount >= width, dtype.type(0), moved)
+            cut: Array = np.where(amount >= width, dtype.type(0), moved)
+            return cut
 
         return b.compute(compute, kind, kind, "u32")
 
@@ -157,12 +158,13 @@ def extract(b: Build) -> Effect:
         u = unsigned.dtype.type
         moved = np.where(at >= width, u(0), unsigned >> np.minimum(at, width - 1).astype(unsigned.dtype))
         mask = np.where(n >= width, u(2**width - 1), (u(1) << np.minimum(n, width - 1).astype(unsigned.dtype)) - u(1))
-        field = moved & mask
+        field: Array = moved & mask
         if dtype.kind == "u":
             return field
         last = np.minimum(at.astype(np.int64) + (length & 0xFF) - 1, width - 1).clip(0)
         negative = ((unsigned >> last.astype(unsigned.dtype)) & u(1) == 1) & some
-        return np.where(negative, field | ~mask, field).view(dtype)
+        filled: Array = np.where(negative, field | ~mask, field).view(dtype)
+        return filled
 
     return b.compute(compute, kind, kind, "u32", "u32")
 
@@ -178,7 +180,8 @@ def insert(b: Build) -> Effect:
         ones = np.where(n >= width, u(2**width - 1), (u(1) << np.minimum(n, width - 1).astype(u)) - u(1))
         shift_by = np.minimum(at, width - 1).astype(u)
         mask = np.where(at >= width, u(0), ones << shift_by)
-        return into & ~mask | (field << shift_by) & mask
+        merged: Array = into & ~mask | (field << shift_by) & mask
+        return merged
 
     return b.compute(compute, kind, kind, kind, "u32", "u32")
 
@@ -222,7 +225,8 @@ def leading_zeros(b: Build) -> Effect:
     def compute(x: Array) -> Array:
         upper = np.frexp((x >> TYPES[kind].type(width // 2)).astype(np.float64))[1]
         lower = np.frexp((x & TYPES[kind].type(2 ** (width // 2) - 1)).astype(np.float64))[1]
-        return (width - np.where(upper > 0, upper + width // 2, lower)).astype(np.uint32)
+        zeros: Array = (width - np.where(upper > 0, upper + width // 2, lower)).astype(np.uint32)
+        return zeros
 
     return b.compute(compute, "u32", kind)
 
