@@ -146,7 +146,9 @@ CASES: list[tuple[str, tuple[int, ...], int]] = [
     ("min.f32", (f(1), NAN), f(1)),
     ("min.f32", (NAN, NAN), CANONICAL),
     ("min.f32", (f(0), f(-0.0)), f(-0.0)),
+    ("min.f32", (f(-0.0), f(0)), f(-0.0)),
     ("max.f32", (f(-0.0), f(0)), f(0)),
+    ("max.f32", (f(0), f(-0.0)), f(0)),
     ("max.f32", (f(-1), NAN), f(-1)),
     ("max.NaN.f32", (f(-1), NAN), CANONICAL),
     ("max.f32", (f(1), f(7), f(3)), f(7)),
@@ -157,6 +159,7 @@ CASES: list[tuple[str, tuple[int, ...], int]] = [
     ("abs.f16x2", (0x80008001,), 0x00000001),
     ("add.rn.bf16x2", (0x3F803F80, 0x3F803B80), 0x40003F80),  # 1 + 2^-8 is a tie: to even
     ("fma.rn.bf16x2", (0x3F813F81, 0x3F813F81, 0xBF82BF82), 0x38803880),
+    ("fma.rn.bf16x2", (0x3F883F88, 0x3F883F88, 0x2180A180), 0x3F913F90),  # a tie, and 2^-60 above or below it
     ("fma.rn.f16x2", (0x3C013C01, 0x3C013C01, 0xBC02BC02), 0x00100010),
     ("cvt.rni.s32.f32", (f(2.5),), 2),
     ("cvt.rzi.s32.f32", (f(-2.5),), -2 & M),
@@ -293,6 +296,7 @@ def test_shuffles_and_reductions_stay_within_a_warp() -> None:
     assert shuffled("up.b32 %r1, %r0, 1, 0") == [i - 1 if i % 32 else i for i in range(64)]
     assert shuffled("down.b32 %r1, %r0, 1, 31") == [i + 1 if i % 32 < 31 else i for i in range(64)]
     assert shuffled("idx.b32 %r1, %r0, 5, 31") == [i // 32 * 32 + 5 for i in range(64)]
+    assert shuffled("idx.b32 %r1, %r0, 3, 0x101F") == [i // 16 * 16 + 3 for i in range(64)]  # two segments
     total = run("\tredux.sync.add.s32 %r1, %r0, -1;\n\tcvt.u64.u32 %d9, %r1;\n\tst.global.b64 [%d1], %d9;", threads=64)
     assert set(total[:32]) == {sum(range(32))}
     assert set(total[32:]) == {sum(range(32, 64))}
@@ -319,6 +323,10 @@ def test_shared_memory_and_a_barrier() -> None:
 #: what a kernel does wrong, and what is said of it
 WRONG = {
     "race": (EXCHANGE.format(barrier=""), "race: shared memory"),
+    "written after": (
+        EXCHANGE.format(barrier="bar.sync 0;") + "\n\tst.shared.b32 [%r3], 99;",
+        "is written while another thread reads",
+    ),
     "unwritten": ("\tmov.b32 %r2, global_smem;\n\tld.shared.b32 %r5, [%r2+64];", "shared memory that nobody wrote"),
     "beyond shared": ("\tmov.b32 %r2, global_smem;\n\tst.shared.b32 [%r2+256], %r0;", "a block has 256 bytes"),
     "two values": ("\tmov.b32 %r2, global_smem;\n\tst.shared.b32 [%r2], %r0;", "race: two threads store"),
@@ -347,6 +355,7 @@ def test_a_value_that_all_threads_store_is_no_race() -> None:
     body = "\tmov.b32 %r2, global_smem;\n\tst.shared.b32 [%r2], 7;\n\tbar.sync 0;\n\tld.shared.b32 %r5, [%r2];\n"
     body += "\tcvt.u64.u32 %d9, %r5;\n\tst.global.b64 [%d1], %d9;"
     assert set(run(body, threads=64, shared=SHARED)) == {7}
+    assert set(run(body.replace("bar.sync 0;", ""), threads=32, shared=SHARED)) == {7}  # each reads its own
 
 
 def test_lanes_that_ended_hold_no_barrier_up() -> None:
