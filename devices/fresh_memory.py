@@ -31,6 +31,11 @@ def filled(pattern: int) -> Iterator[None]:
         _pattern = None
 
 
+def pattern() -> int:
+    """The byte that fresh memory holds now; any, where none is set."""
+    return 0xA5 if _pattern is None else _pattern
+
+
 def watch() -> None:
     """Wrap the allocating functions. Imports torch, if there is one."""
     _wrap(np, NUMPY, _fill_numpy)

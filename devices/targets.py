@@ -7,7 +7,7 @@ from typing import Literal
 
 from narrowgauge.contracts.errors import unknown
 
-E4, E4Z = "float8_e4m3fn", "float8_e4m3fnuz"
+E4, E4Z, E5 = "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,22 @@ class Target:
     emulated: bool = True  #: whether it is offered as an emulated target
 
 
-#: NVIDIA: Triton converts to what the hardware has. AMD: to both, in software where the hardware has not.
+#: NVIDIA: Triton converts to what the hardware has, and to e5m2 in software from sm_80 on. AMD: to both, in software
+#: where the hardware has not.
 _NV, _AMD = (E4,), (E4, E4Z)
 
 TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
         Target("sm_75", "cuda", 32, (), (), "T4", emulated=False),
-        Target("sm_80", "cuda", 32, (), (), "A100"),
+        Target("sm_80", "cuda", 32, (), (E5,), "A100"),
         Target("sm_86", "cuda", 32, (), (), "A10, RTX 3090", emulated=False),
-        Target("sm_89", "cuda", 32, _NV, _NV, "L40S, RTX 4090"),
-        Target("sm_90", "cuda", 32, _NV, _NV, "H100, H200"),
-        Target("sm_100", "cuda", 32, _NV, _NV, "B200"),
-        Target("sm_103", "cuda", 32, _NV, _NV, "B300"),
-        Target("sm_120", "cuda", 32, _NV, _NV, "RTX 5090"),
-        Target("sm_121", "cuda", 32, _NV, _NV, "GB10", emulated=False),
+        Target("sm_89", "cuda", 32, _NV, (*_NV, E5), "L40S, RTX 4090"),
+        Target("sm_90", "cuda", 32, _NV, (*_NV, E5), "H100, H200"),
+        Target("sm_100", "cuda", 32, _NV, (*_NV, E5), "B200"),
+        Target("sm_103", "cuda", 32, _NV, (*_NV, E5), "B300"),
+        Target("sm_120", "cuda", 32, _NV, (*_NV, E5), "RTX 5090"),
+        Target("sm_121", "cuda", 32, _NV, (*_NV, E5), "GB10", emulated=False),
         Target("gfx90a", "hip", 64, (), _AMD, "MI250"),
         Target("gfx940", "hip", 64, (E4Z,), _AMD, "MI300 (early silicon)", emulated=False),
         Target("gfx941", "hip", 64, (E4Z,), _AMD, "MI300 (early silicon)", emulated=False),

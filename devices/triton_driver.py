@@ -1,7 +1,7 @@
 """An emulated device is a Triton driver: the owner's own launches run unchanged and arrive here. Runs in the child.
 
-Triton compiles for the target as it would with the hardware. What is missing is the machine that executes the
-result, so each launch ends as "not executed", with what it would have run.
+Triton compiles for the target as it would with the hardware. PTX is executed by devices/emulator on the tensors of the
+launch. For AMD targets there is no front end yet: each launch ends as "not executed", with what it would have run.
 
 Private interfaces of Triton 3.9 are used: ``runtime.driver.set_active``, a driver's ``launcher_cls`` and ``utils``,
 and ``CompiledKernel._init_handles``. suites/portability/test_emulated.py fails first when they move.
@@ -9,10 +9,12 @@ and ``CompiledKernel._init_handles``. suites/portability/test_emulated.py fails 
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
 from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.targets import target_named
 
 #: a line of PTX or AMDGCN that is an instruction: indented, or predicated, and no directive or label
@@ -61,7 +63,8 @@ class _Driver:
         self.target, self.name = target, name
         self.utils = _Utils()
         self.compiled: Any = None
-        self.launcher_cls = lambda source, metadata: _Launcher(self)
+        self.launched = itertools.count()
+        self.launcher_cls = lambda source, metadata: _Launcher(self, source)
 
     def get_current_target(self) -> Any:
         return self.target
@@ -89,21 +92,43 @@ class _Driver:
         return True
 
     def get_benchmarker(self) -> Any:
-        # Autotuning: the first configuration is launched, and that launch says what would have run.
-        return lambda launch, quantiles=None: launch()
+        # Autotuning: every configuration is launched once, and the first one that can be is said to be the fastest.
+        def bench(launch: Any, quantiles: Any = None) -> list[float]:
+            launch()
+            return [float(next(self.launched))] * 3
+
+        return bench
 
 
 class _Launcher:
-    """Called once per launch, after compilation."""
+    """Called once per launch, after compilation. NVIDIA targets are executed; AMD's have no front end yet."""
 
-    def __init__(self, driver: _Driver) -> None:
-        self.driver = driver
+    def __init__(self, driver: _Driver, source: Any) -> None:
+        self.driver, self.source = driver, source
 
-    def __call__(self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, *rest: Any) -> None:
+    def __call__(
+        self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, described: Any, enter: Any, leave: Any,
+        *arguments: Any,
+    ) -> None:  # fmt: skip
         compiled = self.driver.compiled
-        text = compiled.asm.get("ptx") or compiled.asm.get("amdgcn") or ""
-        count = len(_INSTRUCTION.findall(text))
-        raise NotExecuted(
-            f"emulator absent: would run {compiled.metadata.name} compiled for {self.driver.name}, "
-            f"grid {x}x{y}x{z}, {compiled.metadata.num_warps} warps, {count} instructions"
+        metadata = compiled.metadata
+        if "ptx" not in compiled.asm:
+            count = len(_INSTRUCTION.findall(compiled.asm.get("amdgcn", "")))
+            raise NotExecuted(
+                f"emulator absent: would run {metadata.name} compiled for {self.driver.name}, "
+                f"grid {x}x{y}x{z}, {metadata.num_warps} warps, {count} instructions"
+            )
+        if metadata.num_ctas != 1:
+            raise NotExecuted(f"{metadata.name} uses clusters of {metadata.num_ctas} blocks")
+        from narrowgauge.devices.emulator.launching import launch
+
+        warp = self.driver.target.warp_size
+        launch(
+            compiled.asm["ptx"],
+            self.source.signature,
+            arguments,
+            (x, y, z),
+            metadata.shared,
+            warp,
+            fresh_memory.pattern(),
         )

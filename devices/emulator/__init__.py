@@ -1,1 +1,1 @@
-"""Compiled GPU code, executed on the CPU: engine, front ends and models of hardware instructions."""
+"""Compiled GPU code executed on the CPU: one engine, one front end for each assembly language. Runs in the child."""

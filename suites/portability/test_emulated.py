@@ -1,4 +1,4 @@
-"""An emulated device: the owner's launches run unchanged, compile for the target, and end as not executed."""
+"""An emulated device: the owner's launches run unchanged and compile for the target. PTX is executed, so far."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.outcome import Outcome
 from narrowgauge.devices import discovery
-from narrowgauge.devices.targets import EMULATED
+from narrowgauge.devices.targets import EMULATED, TARGETS
 from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.judge import judge
 
 pytestmark = [
     pytest.mark.meta,
@@ -17,6 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not discovery.has_triton(), reason="triton is not installed: nothing compiles for a target"),
 ]
 
+NVIDIA = tuple(name for name in EMULATED if TARGETS[name].backend == "cuda")
 CLAIM = Claim.parse("cast/ocp_saturate/float32/float8_e4m3fn")
 OWNERS_WRAPPER = """
 import torch, triton, triton.language as tl
@@ -36,20 +39,67 @@ def theirs(x, format):
 """
 
 
-@pytest.mark.parametrize("target", EMULATED)
-def test_every_target_compiles_our_soft_cast(target: str) -> None:
+def _outcome(target: str, name: str, claim: Claim = CLAIM) -> Outcome:
+    """What came of running one of our casts on the edges of a claim."""
     device = discovery.emulated(target)
     try:
-        soft = next(
-            p for p in device.describe("narrowgauge.kernels_under_test.triton_cast")
-            if p.kernel.name == "triton_soft_ocp_saturate"
-        )  # fmt: skip
-        outcome = device.run(soft, CLAIM, case_named("edges").make(CLAIM))
+        described = device.describe("narrowgauge.kernels_under_test.triton_cast")
+        cast = next(p for p in described if p.kernel.name == name)
+        return device.run(cast, claim, case_named("edges").make(claim))
     finally:
         device.close()
+
+
+@pytest.mark.parametrize("target", NVIDIA)
+def test_a_compiled_soft_cast_is_executed_and_right(target: str) -> None:
+    outcome = _outcome(target, "triton_soft_ocp_saturate")
+    assert outcome.kind == "returned", outcome.reason
+    verdict = judge(CLAIM, case_named("edges").make(CLAIM), outcome.outputs, outcome.malformed)
+    assert verdict.result == "passed"
+
+
+def test_a_wrong_claim_about_compiled_code_is_found() -> None:
+    """The saturating cast, taken for one that gives NaN beyond the largest value."""
+    other = Claim.parse("cast/ocp_nonsaturate/float32/float8_e4m3fn")
+    outcome = _outcome("sm_90", "triton_soft_ocp_saturate")
+    verdict = judge(other, case_named("edges").make(other), outcome.outputs, outcome.malformed)
+    assert verdict.result == "failed"
+
+
+@pytest.mark.parametrize("target", sorted(set(EMULATED) - set(NVIDIA)))
+def test_amd_targets_compile_our_soft_cast(target: str) -> None:
+    outcome = _outcome(target, "triton_soft_ocp_saturate")
     assert outcome.kind == "not_executed"
     assert outcome.reason.startswith(f"emulator absent: would run soft_cast compiled for {target}, grid 2x1x1, 4 warps")
     assert int(outcome.reason.split()[-2]) > 20
+
+
+def test_a_store_out_of_bounds_names_kernel_line_and_address(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.py"
+    path.write_text(OWNERS_WRAPPER.replace(".to(tl.uint8), i < n)", ".to(tl.uint8))"))
+    device = discovery.emulated("sm_90")
+    try:
+        (theirs,) = device.describe(str(path))
+        outcome = device.run(theirs, CLAIM, case_named("edges").make(CLAIM))
+    finally:
+        device.close()
+    assert outcome.kind == "raised"
+    assert "KernelError: copy at theirs.py:9" in outcome.reason
+    assert "out of bounds: store of" in outcome.reason
+    assert "of argument 'o'" in outcome.reason
+
+
+def test_an_autotuned_launch_of_somebody_else_is_executed(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.py"
+    path.write_text(OWNERS_WRAPPER)
+    device = discovery.emulated("sm_90")
+    try:
+        (theirs,) = device.describe(str(path))
+        outcome = device.run(theirs, CLAIM, case_named("edges").make(CLAIM))
+    finally:
+        device.close()
+    assert outcome.kind == "returned", outcome.reason
+    assert outcome.malformed == ()
 
 
 def test_an_autotuned_launch_of_somebody_else_arrives(tmp_path: Path) -> None:

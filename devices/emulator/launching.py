@@ -1,0 +1,85 @@
+"""A launch of a compiled kernel, run on the tensors it was given. Tensors are the CPU's; torch is the caller's."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.devices.emulator import ptx
+from narrowgauge.devices.emulator.engine import Machine, Program
+from narrowgauge.devices.emulator.memory import GlobalMemory, Region
+
+#: lanes that run at once: registers of so many lanes stay within a core's cache, and memory is bounded
+LANES = 8192
+
+_parse = lru_cache(maxsize=64)(ptx.parse)
+
+
+def launch(
+    text: str,
+    signature: Mapping[str, str],
+    arguments: Sequence[Any],
+    grid: tuple[int, int, int],
+    shared: int,
+    warp: int,
+    fill: int,
+) -> None:
+    """Run one kernel of PTX. ``signature`` gives the type of each argument, "constexpr" for those compiled in,
+    ``fill`` the byte that registers hold before anybody writes them.
+
+    Raises ``NotExecuted`` for what the emulator does not know, ``KernelError`` for what the kernel does wrong.
+    """
+    program, parameters = _parse(text)
+    given = [
+        (name, value) for (name, kind), value in zip(signature.items(), arguments, strict=True) if kind != "constexpr"
+    ]
+    if unknown := [kind for kind in signature.values() if kind[0] not in "*iufbc"]:
+        raise NotExecuted(f"an argument of type {unknown[0]}")
+    if len(parameters) < len(given):
+        raise NotExecuted(f"{program.name} has {len(parameters)} parameters for {len(given)} arguments")
+    regions: dict[int, Region] = {}
+    held: dict[str, bytes] = {p.name: bytes(p.size) for p in parameters}  # scratch memory: none is asked for
+    for (name, value), parameter in zip(given, parameters, strict=False):
+        if hasattr(value, "data_ptr"):
+            region = _region(name, value)
+            regions.setdefault(region.address, region)
+            value = value.data_ptr()
+        held[parameter.name] = ptx.parameter_bytes(parameter, value)
+    run(program, grid, GlobalMemory(list(regions.values())), shared, warp, held, fill)
+
+
+def run(
+    program: Program,
+    grid: tuple[int, int, int],
+    memory: GlobalMemory,
+    shared: int,
+    warp: int,
+    held: dict[str, bytes],
+    fill: int = 0xA5,
+) -> None:
+    """Run every block of a grid, a batch of them at a time."""
+    count = max(1, LANES // program.threads)
+    total = grid[0] * grid[1] * grid[2]
+    with np.errstate(all="ignore"):
+        for first in range(0, total, count):
+            number = np.arange(first, min(total, first + count))
+            blocks = np.stack([number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])], axis=1)
+            Machine(program, blocks, grid, memory, shared, warp, held, fill).run()
+
+
+def _region(name: str, tensor: Any) -> Region:
+    """The storage of a tensor: a view's kernel may reach the rest of it, as strides do."""
+    if tensor.device.type != "cpu":
+        raise NotExecuted(f"argument {name!r} is on {tensor.device}: emulated tensors are the CPU's")
+    storage = tensor.untyped_storage()
+    data: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+    if storage.nbytes():
+        # The argument keeps the storage alive for as long as the launch takes.
+        data = np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr()))
+    return Region(f"argument {name!r}", storage.data_ptr(), data)

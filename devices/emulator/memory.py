@@ -1,0 +1,196 @@
+"""Memory of an emulated launch: the tensors that were passed, and the shared memory of each block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+#: the lanes that take part; None stands for all
+Active = npt.NDArray[np.bool_] | None
+UNSIGNED: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
+
+
+class Fault(Exception):
+    """What a kernel did that hardware would punish, or let pass in silence. Says what, and at which address."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Bytes that a kernel may touch. ``data`` is one-dimensional uint8 and shares the tensor's memory."""
+
+    name: str
+    address: int
+    data: npt.NDArray[np.uint8]
+
+    def words(self, width: int) -> Array:
+        """The same memory as unsigned words."""
+        return self.data[: len(self.data) // width * width].view(UNSIGNED[width])
+
+    def __str__(self) -> str:
+        return f"{self.name} ({len(self.data)} bytes at {self.address:#x})"
+
+
+class GlobalMemory:
+    """The storages of the tensors that were passed, and nothing else."""
+
+    def __init__(self, regions: Sequence[Region]) -> None:
+        self.regions = regions
+
+    def load(self, address: Array, width: int) -> Array:
+        """Words at byte addresses [n] uint64. Raises ``Fault`` outside of every tensor."""
+        words = np.zeros(address.shape, UNSIGNED[width])
+        for region, chosen, index in self._places(address, width, "load"):
+            found = region.words(width)[index]
+            if chosen is None:
+                return found
+            words[chosen] = found
+        return words
+
+    def store(self, address: Array, words: Array) -> None:
+        """Write words. Raises ``Fault`` outside of every tensor, and where two threads write different words."""
+        for region, chosen, index in self._places(address, words.itemsize, "store"):
+            wanted = words if chosen is None else words[chosen]
+            memory = region.words(words.itemsize)
+            memory[index] = wanted
+            lost = np.flatnonzero(memory[index] != wanted)
+            if len(lost):
+                at = region.address + int(index[lost[0]]) * words.itemsize
+                raise Fault(f"race: two threads store different values at {at:#x}, in {region}")
+
+    def _places(self, address: Array, width: int, verb: str) -> Sequence[tuple[Region, Active, Array]]:
+        """Which lanes fall into which region, and at which word of it. None stands for all lanes."""
+        if not len(address):
+            return []
+        odd = address & np.uint64(width - 1)
+        if odd.any():
+            raise Fault(f"misaligned {verb} of {width} bytes at {int(address[odd != 0][0]):#x}")
+        places: list[tuple[Region, Active, Array]] = []
+        left = np.ones(len(address), bool)
+        for region in self.regions:
+            if len(region.data) < width:
+                continue
+            offset = address - np.uint64(region.address)
+            inside = offset <= np.uint64(len(region.data) - width)
+            index = offset >> np.uint64(width.bit_length() - 1)
+            if inside.all():
+                return [(region, None, index)]
+            if inside.any():
+                places.append((region, inside, index[inside]))
+                left &= ~inside
+        if left.any():
+            wrong = int(address[left][0])
+            known = "; ".join(str(r) for r in self.regions) or "no tensor was passed"
+            raise Fault(f"out of bounds: {verb} of {width} bytes at {wrong:#x}{self._near(wrong)}; there is {known}")
+        return places
+
+    def _near(self, address: int) -> str:
+        """Where an address lies, seen from the tensor that it is nearest to."""
+        if not self.regions:
+            return ""
+
+        def distance(region: Region) -> int:
+            return max(region.address - address, address - region.address - len(region.data), 0)
+
+        near = min(self.regions, key=distance)
+        return f", byte {address - near.address} of {near.name}"
+
+
+#: who wrote or read a byte since the last barrier: nobody, a thread (its number + 1), or several
+NOBODY, SEVERAL = 0, -(1 << 30)
+
+
+class SharedMemory:
+    """Shared memory of every block, with who touched each byte since the block's last barrier.
+
+    A store that changes nothing is no race: the compiler has all threads of a warp store one reduced value.
+    """
+
+    def __init__(self, blocks: int, size: int, threads: int, warp: int) -> None:
+        self.size, self.threads, self.warp = size, threads, warp
+        self.bytes = np.zeros(blocks * size, np.uint8)
+        self.written = np.zeros(blocks * size, bool)
+        self.writer = np.zeros(blocks * size, np.int32)
+        self.reader = np.zeros(blocks * size, np.int32)
+
+    def load(self, lanes: Array, address: Array, width: int) -> Array:
+        """Words at byte addresses of each lane's block. Raises ``Fault`` for bytes nobody wrote, and for races."""
+        at = self._at(lanes, address, width, "load")
+        if not self.written[at].all():
+            raise Fault(f"load of shared memory that nobody wrote, at {self._first(address, ~self.written[at])}")
+        me = self._me(lanes)
+        writer = self.writer[at]
+        foreign = (writer != NOBODY) & (writer != me) & (writer != self._warp_mark(me))
+        if foreign.any():
+            raise Fault(
+                f"race: shared memory at {self._first(address, foreign)} is read while another thread writes it"
+            )
+        reader = self.reader[at]
+        mark = np.where((reader == NOBODY) | (reader == me), me, SEVERAL)
+        self.reader[at] = mark
+        self.reader[at[self.reader[at] != mark]] = SEVERAL  # several of these lanes read it
+        return np.ascontiguousarray(self.bytes[at]).view(UNSIGNED[width])[:, 0]
+
+    def store(self, lanes: Array, address: Array, words: Array) -> None:
+        """Write words of each lane's block. Raises ``Fault`` for races."""
+        at = self._at(lanes, address, words.itemsize, "store")
+        new = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), words.itemsize)
+        me = np.broadcast_to(self._me(lanes), at.shape)
+        changes = ~self.written[at] | (self.bytes[at] != new)
+        writer, reader = self.writer[at], self.reader[at]
+        foreign = (writer != NOBODY) & (writer != me) | (reader != NOBODY) & (reader != me)
+        if (changes & foreign).any():
+            raise Fault(
+                f"race: shared memory at {self._first(address, changes & foreign)} is written while another thread "
+                "reads or writes it"
+            )
+        self.bytes[at], self.written[at] = new, True
+        if (self.bytes[at] != new).any():
+            raise Fault(
+                f"race: two threads store different values in shared memory at "
+                f"{self._first(address, self.bytes[at] != new)}"
+            )
+        self.writer[at] = me
+        shared = self.writer[at] != me  # several threads wrote the same value: each may read it, its warp too
+        self.writer[at[shared]] = self._warp_mark(me)[shared]
+
+    def barrier(self, blocks: Array) -> None:
+        """What was done before a barrier races with nothing after it. ``blocks`` [n] bool."""
+        if not self.size:
+            return
+        self.writer.reshape(len(blocks), -1)[blocks] = NOBODY
+        self.reader.reshape(len(blocks), -1)[blocks] = NOBODY
+
+    def _at(self, lanes: Array, address: Array, width: int, verb: str) -> Array:
+        """Index of each byte [lanes, width]."""
+        address = address.astype(np.int64)
+        wrong = (address < 0) | (address > self.size - width)
+        if wrong.any():
+            raise Fault(
+                f"out of bounds: {verb} of {width} bytes of shared memory at {int(address[wrong][0]):#x}; "
+                f"a block has {self.size} bytes"
+            )
+        if (address % width).any():
+            raise Fault(f"misaligned {verb} of {width} bytes of shared memory")
+        at: Array = (lanes // self.threads * self.size + address)[:, None] + np.arange(width)
+        return at
+
+    def _me(self, lanes: Array) -> Array:
+        return (lanes % self.threads + 1).astype(np.int32)[:, None]
+
+    def _warp_mark(self, me: Array) -> Array:
+        mark: Array = -((me - 1) // self.warp + 1)
+        return mark
+
+    @staticmethod
+    def _first(address: Array, wrong: Array) -> str:
+        return f"{int(address[wrong.any(axis=1)][0]):#x}"

@@ -1,0 +1,136 @@
+"""Floating-point arithmetic of PTX on arrays of float32 or float16, from the words of the PTX ISA.
+
+IEEE operations are NumPy's: float32 ``+ - * /`` and ``sqrt`` round once, to nearest even, and keep subnormals. A NaN
+that an operation makes is the canonical one. The approximations are given by their best value, correctly rounded; the
+ISA allows more than one answer (div.full: 2 ulp, ex2.approx: 2 ulp, rcp.approx: 1 ulp, …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from narrowgauge.devices.emulator.memory import Array
+from narrowgauge.devices.emulator.models.rounding_ieee import bf16_of, float32_of_bf16, float32_to_odd
+
+CANONICAL: dict[np.dtype[Any], Any] = {
+    np.dtype(np.float32): np.uint32(0x7FFFFFFF),
+    np.dtype(np.float16): np.uint16(0x7FFF),
+}
+
+
+def canonical(x: Array) -> Array:
+    """The same with every NaN the one that PTX makes: 0x7fffffff, 0x7fff; float64 keeps its own."""
+    if x.dtype not in CANONICAL:
+        return x
+    nan = np.isnan(x)
+    return np.where(nan, CANONICAL[x.dtype].view(x.dtype), x) if nan.any() else x
+
+
+def flush(x: Array) -> Array:
+    """.ftz: subnormal float32 become zeros of their sign."""
+    bits = x.view(np.uint32)
+    return np.where(bits & 0x7F800000 == 0, bits & np.uint32(0x80000000), bits).view(np.float32)
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """``a * b + c`` of float32 or float16, rounded once.
+
+    The product is exact in float64 (2 * 24 bits). The sum is rounded to odd there: 53 bits are at least two more than
+    24, so that the second rounding gives what a single one would (Boldo and Melquiond, "Emulation of FMA").
+    """
+    product = a.astype(np.float64) * b.astype(np.float64)
+    exact = _sum_to_odd(product, c.astype(np.float64))
+    return canonical(exact.astype(a.dtype))
+
+
+def _sum_to_odd(x: Array, y: Array) -> Array:
+    """``x + y`` of float64 [n]: exact, or that neighbour of the exact sum whose last bit is 1."""
+    total = x + y
+    part = total - x
+    error = (x - (total - part)) + (y - part)  # Knuth: exact, for any order of magnitudes
+    bits = total.view(np.int64)
+    adjust = np.isfinite(total) & (error != 0) & (bits & 1 == 0)
+    if not adjust.any():
+        return total
+    away = (error > 0) == (total > 0)
+    return np.where(adjust, bits + np.where(away, 1, -1), bits).view(np.float64)
+
+
+def minimum(a: Array, b: Array) -> Array:
+    """min: the other where one is NaN; -0 is below +0."""
+    return canonical(np.where(_below(a, b) | np.isnan(b), a, b))
+
+
+def maximum(a: Array, b: Array) -> Array:
+    """max: the other where one is NaN; -0 is below +0."""
+    return canonical(np.where(_below(b, a) | np.isnan(b), a, b))
+
+
+def _below(a: Array, b: Array) -> Array:
+    below: Array = (a < b) | ((a == b) & np.signbit(a))
+    return below
+
+
+def propagating(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """.NaN: canonical NaN where either is NaN."""
+
+    def either(a: Array, b: Array) -> Array:
+        nan = CANONICAL[a.dtype].view(a.dtype)
+        return np.where(np.isnan(a) | np.isnan(b), nan, function(a, b))
+
+    return either
+
+
+def xorsign_abs(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """.xorsign.abs: of the magnitudes, with the exclusive or of both signs."""
+
+    def signed(a: Array, b: Array) -> Array:
+        bits = np.dtype(f"u{a.itemsize}")
+        top = bits.type(1 << 8 * a.itemsize - 1)
+        sign = (a.view(bits) ^ b.view(bits)) & top
+        magnitude = function(np.abs(a), np.abs(b)).view(bits)
+        return np.where(np.isnan(a) & np.isnan(b), magnitude, magnitude | sign).view(a.dtype)
+
+    return signed
+
+
+def _once(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A function of float64, rounded to float32."""
+    return lambda x: canonical(function(x.astype(np.float64)).astype(np.float32))
+
+
+ex2, lg2 = _once(np.exp2), _once(np.log2)
+sine, cosine, hyperbolic_tangent = _once(np.sin), _once(np.cos), _once(np.tanh)
+reciprocal_root = _once(lambda x: 1 / np.sqrt(x))
+
+
+def root(x: Array) -> Array:
+    """sqrt.rn."""
+    return canonical(np.sqrt(x))
+
+
+def reciprocal(x: Array) -> Array:
+    """rcp.rn, and the best rcp.approx."""
+    return canonical(np.divide(x.dtype.type(1), x))
+
+
+def divide(a: Array, b: Array) -> Array:
+    """div.rn, and the best div.full. For 2^126 < |b| < 2^128 div.approx gives 0; div.full scales, and does not."""
+    return canonical(a / b)
+
+
+def divide_approximately(a: Array, b: Array) -> Array:
+    """div.approx: a * (1/b); 0 for 2^126 < |b| < 2^128, NaN there for infinite a."""
+    magnitude = np.abs(b)
+    large = (magnitude > 2.0**126) & (magnitude < np.inf)
+    zero = np.copysign(np.where(np.isinf(a), np.nan, np.float32(0)), a * np.sign(b)).astype(np.float32)
+    return canonical(np.where(large, zero, a / b))
+
+
+def fma_bf16(a: Array, b: Array, c: Array) -> Array:
+    """``a * b + c`` of bfloat16 patterns, rounded once: by float64 and float32, both to odd."""
+    product = float32_of_bf16(a).astype(np.float64) * float32_of_bf16(b)
+    return bf16_of(float32_to_odd(_sum_to_odd(product, float32_of_bf16(c).astype(np.float64))))
