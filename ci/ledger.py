@@ -52,6 +52,7 @@ class Row:
     mismatches: tuple[Mismatch, ...] = ()
     malformed: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
+    models: dict[str, bool] = field(default_factory=dict)
     outcome: str = "returned"
     digest: str = ""
     waiver: str = ""

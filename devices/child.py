@@ -83,10 +83,11 @@ def main() -> None:
     arguments = parser.parse_args()
     reader, writer, request_arena, answer_arena = arguments.descriptors
     _end_with_parent()
+    models: dict[str, bool] = {}  # of instructions, used by the launches of one request; filled by an emulated driver
     if arguments.emulate:
         from narrowgauge.devices import triton_driver
 
-        triton_driver.install(arguments.emulate)
+        models = triton_driver.install(arguments.emulate).models
     session = Session()
     itself = os.getpid()
     incoming, outgoing = Arena(request_arena), Arena(answer_arena)
@@ -96,6 +97,7 @@ def main() -> None:
                 request, buffers = receive(requests, incoming)
             except EOFError:
                 return
+            models.clear()
             try:
                 answer, outputs = session.answer(request, buffers)
             except NotExecuted as reason:
@@ -105,4 +107,4 @@ def main() -> None:
             if os.getpid() != itself:  # a plug-in called fork() and let both return: a copy answers for nobody
                 os._exit(0)
             sys.stdout.flush()
-            send(answers, outgoing, answer, outputs)
+            send(answers, outgoing, answer | {"models": models}, outputs)

@@ -178,6 +178,7 @@ class Device:
             reason=answer.get("reason", ""),
             said=said,
             malformed=tuple(answer.get("malformed", ())),
+            models=answer["models"],
             seconds=time.monotonic() - began,
         )
 

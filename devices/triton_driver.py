@@ -21,7 +21,7 @@ from narrowgauge.devices.targets import target_named
 _INSTRUCTION = re.compile(r"(?m)^\s+(?:@!?%\w+\s+)?[a-z][\w.]*(?:\s|;)")
 
 
-def install(name: str) -> None:
+def install(name: str) -> Driver:
     """Make Triton compile for a target and hand every launch to ``_Launcher``. Needs no GPU."""
     try:
         from triton.backends.compiler import GPUTarget
@@ -31,7 +31,7 @@ def install(name: str) -> None:
         raise NotExecuted(f"triton is not installed ({error})") from error
     target = target_named(name)
     number: int | str = int(name.removeprefix("sm_")) if target.backend == "cuda" else name
-    active = _Driver(GPUTarget(target.backend, number, target.warp), name)
+    active = Driver(GPUTarget(target.backend, number, target.warp), name)
     prepare = CompiledKernel._init_handles
 
     def remember_then_prepare(self: Any) -> Any:
@@ -40,6 +40,7 @@ def install(name: str) -> None:
 
     CompiledKernel._init_handles = remember_then_prepare
     driver.set_active(active)
+    return active
 
 
 class _Utils:
@@ -56,13 +57,14 @@ class _Utils:
         pass
 
 
-class _Driver:
+class Driver:
     """The Triton driver of an emulated target. Tensors stay on the CPU."""
 
     def __init__(self, target: Any, name: str) -> None:
         self.target, self.name = target, name
         self.utils = _Utils()
         self.compiled: Any = None
+        self.models: dict[str, bool] = {}  #: of instructions, used by launches; True where an answer was open
         self.launched = itertools.count()
         self.launcher_cls = lambda source, metadata: _Launcher(self, source)
 
@@ -103,7 +105,7 @@ class _Driver:
 class _Launcher:
     """Called once per launch, after compilation. NVIDIA targets are executed; AMD's have no front end yet."""
 
-    def __init__(self, driver: _Driver, source: Any) -> None:
+    def __init__(self, driver: Driver, source: Any) -> None:
         self.driver, self.source = driver, source
 
     def __call__(
@@ -120,10 +122,10 @@ class _Launcher:
             )
         if metadata.num_ctas != 1:
             raise NotExecuted(f"{metadata.name} uses clusters of {metadata.num_ctas} blocks")
-        from narrowgauge.devices.emulator.launching import launch
+        from narrowgauge.devices.emulator.launching import launch, merge
 
         warp = self.driver.target.warp_size
-        launch(
+        models = launch(
             compiled.asm["ptx"],
             self.source.signature,
             arguments,
@@ -132,3 +134,4 @@ class _Launcher:
             warp,
             fresh_memory.pattern(),
         )
+        merge(self.driver.models, models)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,19 +27,23 @@ def judge(
     got: Mapping[str, Coded],
     malformed: tuple[str, ...] = (),
     want: Expected | None = None,
+    models: Mapping[str, bool] | None = None,
 ) -> Verdict:
     """The verdict on what a kernel returned for ``x``.
 
     ``malformed`` is what the device already found. ``want`` replaces the reference's own expectation (by vectors).
+    ``models``: of instructions, which an emulated kernel passed through; where one was open (True) another answer may
+    have been right, and what differs is "disputed".
     """
     observed = isinstance(claim.contract, Observe)
+    emulated = dict(models or {})
     if want is None:
         want = expected(candidates(claim)[0] if observed else claim, x)
     malformed = malformed or form_of(got, want)
     if malformed:
         authority = "the contract's shapes and formats" if observed else standing_of(claim).authority
-        return Verdict("failed", str(claim), authority, malformed=malformed, breaks="its own claim")
-    return _observe(claim, x, got) if observed else _hold_to(claim, x, got, want)
+        return Verdict("failed", str(claim), authority, malformed=malformed, breaks="its own claim", models=emulated)
+    return replace(_observe(claim, x, got) if observed else _hold_to(claim, x, got, want, emulated), models=emulated)
 
 
 def form_of(got: Mapping[str, Coded], want: Expected) -> tuple[str, ...]:
@@ -56,7 +61,7 @@ def form_of(got: Mapping[str, Coded], want: Expected) -> tuple[str, ...]:
     return tuple(wrong)
 
 
-def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected) -> Verdict:
+def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected, models: Mapping[str, bool]) -> Verdict:
     standing = standing_of(claim)
     elements = sum(interval.low.data.size for interval in want.values())
     difference = compare(got, want)
@@ -65,7 +70,7 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected) -
     explanations = explain(claim, x, got, difference)
     explained = bool(explanations) and explanations[0].complete
     return Verdict(
-        result="disputed" if standing.evidence == "document" else "failed",
+        result="disputed" if standing.evidence == "document" or any(models.values()) else "failed",
         claim=str(claim),
         authority=standing.authority,
         elements=elements,

@@ -13,6 +13,8 @@ def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
     """The whole message. ``subject`` names the kernel, formats, case and target."""
     parts = [*findings(verdict, subject), _count(verdict)]
     parts += [_table(verdict), f"claim: {verdict.claim}", f"authority: {verdict.authority}"]
+    if verdict.models:
+        parts.append(f"emulated with models: {', '.join(verdict.models)}")
     if script:
         parts.append("see it without narrowgauge:\n" + "\n".join(f"    {line}" for line in script.splitlines()))
     return "\n".join(part for part in parts if part)
@@ -58,6 +60,9 @@ def _headline(verdict: Verdict, subject: str) -> str:
 
 
 def _breaks(verdict: Verdict) -> str:
+    if verdict.result == "disputed" and verdict.open_models:
+        several = ", ".join(verdict.open_models)
+        return f"disputed: the instruction set allows several answers of {several}; the emulator went on with one"
     if verdict.result == "disputed":
         return "disputed: the expectation rests on a document, not on hardware or a measurement; nobody is blamed"
     return f"breaks: {verdict.breaks}"

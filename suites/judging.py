@@ -42,7 +42,7 @@ def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: 
         said = f"\nthe process said last:\n{outcome.said}" if outcome.said else ""
         message = f"[{outcome.kind.upper()}] {planned.subject}: {outcome.reason}{said}"
         return Judged(_row(planned, outcome, result="failed", reason=reason, breaks="its own claim"), message, x=x)
-    verdict = judge(planned.claim, x, outcome.outputs, outcome.malformed, want)
+    verdict = judge(planned.claim, x, outcome.outputs, outcome.malformed, want, outcome.models)
     return _judged(planned, x, want, outcome, verdict)
 
 
@@ -108,6 +108,7 @@ def with_verdict(row: Row, verdict: Verdict) -> Row:
         mismatches=verdict.mismatches,
         malformed=verdict.malformed,
         follows=verdict.follows,
+        models=verdict.models,
         reason=verdict.reason or "; ".join(verdict.malformed),
         digest=verdict.digest,
     )

@@ -53,6 +53,7 @@ class Machine:
         self.lane = np.arange(self.lanes)
         self.registers: dict[str, Array] = {}
         self.shared = SharedMemory(len(blocks), shared, program.threads, warp)
+        self.models: dict[str, bool] = {}  #: models used so far, and whether an answer of theirs was open
         self.exited = np.zeros(self.lanes, bool)
         self._pending: dict[int, Array] = {}
         self._waiting: dict[int, Array] = {}  #: by the index of the barrier

@@ -29,9 +29,11 @@ def launch(
     shared: int,
     warp: int,
     fill: int,
-) -> None:
-    """Run one kernel of PTX. ``signature`` gives the type of each argument, "constexpr" for those compiled in,
-    ``fill`` the byte that registers hold before anybody writes them.
+) -> dict[str, bool]:
+    """Run one kernel of PTX and give the models of instructions that it used, True for those whose answer was open.
+
+    ``signature`` gives the type of each argument, "constexpr" for those compiled in, ``fill`` the byte that registers
+    hold before anybody writes them.
 
     Raises ``NotExecuted`` for what the emulator does not know, ``KernelError`` for what the kernel does wrong.
     """
@@ -51,7 +53,7 @@ def launch(
             regions.setdefault(region.address, region)
             value = value.data_ptr()
         held[parameter.name] = ptx.parameter_bytes(parameter, value)
-    run(program, grid, GlobalMemory(list(regions.values())), shared, warp, held, fill)
+    return run(program, grid, GlobalMemory(list(regions.values())), shared, warp, held, fill)
 
 
 def run(
@@ -62,15 +64,25 @@ def run(
     warp: int,
     held: dict[str, bytes],
     fill: int = 0xA5,
-) -> None:
-    """Run every block of a grid, a batch of them at a time."""
+) -> dict[str, bool]:
+    """Run every block of a grid, a batch of them at a time. Gives the models used, as ``launch`` does."""
+    models: dict[str, bool] = {}
     count = max(1, LANES // program.threads)
     total = grid[0] * grid[1] * grid[2]
     with np.errstate(all="ignore"):
         for first in range(0, total, count):
             number = np.arange(first, min(total, first + count))
             blocks = np.stack([number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])], axis=1)
-            Machine(program, blocks, grid, memory, shared, warp, held, fill).run()
+            machine = Machine(program, blocks, grid, memory, shared, warp, held, fill)
+            machine.run()
+            merge(models, machine.models)
+    return models
+
+
+def merge(models: dict[str, bool], more: Mapping[str, bool]) -> None:
+    """Add models that were used: one whose answer was open once stays so."""
+    for name, was_open in more.items():
+        models[name] = was_open or models.get(name, False)
 
 
 def _region(name: str, tensor: Any) -> Region:

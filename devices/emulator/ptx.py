@@ -221,7 +221,7 @@ def _nothing(machine: Machine, active: Active) -> None:
 
 def _instruction(text: str, where: str, guard: Operand | None, build: Build, labels: dict[str, int]) -> Instruction:
     taken = None if guard is None else build.read(guard, "pred")
-    name = ".".join([build.base, *build.all_modifiers])
+    name = build.opcode
     if name in ("bra", "bra.uni"):
         label = build.operands[0].symbol
         if label not in labels:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from narrowgauge.devices.emulator.memory import Array
+from narrowgauge.devices.emulator.modelled import by_model
 from narrowgauge.devices.emulator.models import ptx_arithmetic as models
+from narrowgauge.devices.emulator.models.nvidia import nvidia_model
 from narrowgauge.devices.emulator.models.rounding_ieee import bf16_of, float32_of_bf16
 from narrowgauge.devices.emulator.ptx_integer import INTEGERS, multiply, one, quotient, two
 from narrowgauge.devices.emulator.ptx_operands import TYPES, Build, Builder, Effect
@@ -163,32 +165,27 @@ def sign_bit(function: Callable[[Array, Array], Array], integers: Builder) -> Bu
 
 
 def divide(b: Build) -> Effect:
-    """div.rn, div.full, div.approx; of integers."""
+    """div.rn; div.full and div.approx by their models; of integers."""
     if not any(name in FLOATS for name in b.modifiers):
         return quotient(b)
-    how = b.flag("rn", "full", "approx")
-    kind = b.type("f32", "f64") if how == "rn" else b.type("f32")
-    if not how:
+    if model := nvidia_model(b.opcode):
+        return by_model(b, model)
+    if not b.flag("rn"):
         raise b.refuse()
-    return _float(b, models.divide_approximately if how == "approx" else models.divide, 2, kind)
+    return _float(b, models.divide, 2, b.type("f32", "f64"))
 
 
-def unary(function: Function, rounded: bool = False) -> Builder:
-    """A function of one float32, .approx or (where ``rounded``) .rn."""
+def unary(function: Function | None = None) -> Builder:
+    """A function of one float32: .approx by its model; .rn, for f64 too, by ``function``."""
 
     def build(b: Build) -> Effect:
-        how = b.flag("approx", "rn")
-        if not how or (how == "rn" and not rounded):
+        if model := nvidia_model(b.opcode):
+            return by_model(b, model)
+        if function is None or not b.flag("rn"):
             raise b.refuse()
-        return _float(b, function, 1, b.type("f32", "f64") if how == "rn" else b.type("f32"))
+        return _float(b, function, 1, b.type("f32", "f64"))
 
     return build
-
-
-def hyperbolic(b: Build) -> Effect:
-    if not b.flag("approx"):
-        raise b.refuse()
-    return b.compute(models.hyperbolic_tangent, b.type("f32"), "f32")
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -273,14 +270,9 @@ OPCODES: dict[str, Builder] = {
     "abs": sign_bit(lambda x, mask: x & ~mask, one(np.abs)),
     "neg": sign_bit(lambda x, mask: x ^ mask, one(np.negative)),
     "div": divide,
-    "rcp": unary(models.reciprocal, rounded=True),
-    "sqrt": unary(models.root, rounded=True),
-    "rsqrt": unary(models.reciprocal_root),
-    "ex2": unary(models.ex2),
-    "lg2": unary(models.lg2),
-    "sin": unary(models.sine),
-    "cos": unary(models.cosine),
-    "tanh": hyperbolic,
+    "rcp": unary(models.reciprocal),
+    "sqrt": unary(models.root),
+    **{name: unary() for name in ("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")},
     "setp": set_predicate,
     "set": set_value,
     "selp": select,

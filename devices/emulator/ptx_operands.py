@@ -55,10 +55,10 @@ class Build:
 
     def refuse(self) -> NotExecuted:
         """The error for what no model here knows."""
-        return NotExecuted(f"opcode {'.'.join([self.base, *self.all_modifiers])}")
+        return NotExecuted(f"opcode {self.opcode}")
 
     def __post_init__(self) -> None:
-        self.all_modifiers = tuple(self.modifiers)
+        self.opcode = ".".join([self.base, *self.modifiers])
 
     def flag(self, *names: str) -> str:
         """The first of these modifiers that is there, taken out; "" where none is."""

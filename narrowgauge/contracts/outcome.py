@@ -27,4 +27,6 @@ class Outcome:
     said: str = ""
     #: faults of the answer's form that only the child can see: "unwritten codes[3:7]", "returned nothing" …
     malformed: tuple[str, ...] = ()
+    #: emulated: models of instructions that answered, and whether an answer of theirs was one of several allowed
+    models: dict[str, bool] = field(default_factory=dict)
     seconds: float = 0.0

@@ -73,8 +73,14 @@ class Verdict:
     reason: str = ""
     breaks: str = ""  #: "its own claim", "a specification" or "a convention"
     digest: str = ""
+    models: dict[str, bool] = field(default_factory=dict)  #: as an ``Outcome`` has them
     follows: tuple[str, ...] = ()  #: observations: the named rules that give exactly these outputs
 
     @property
     def differing(self) -> int:
         return sum(self.differences.values())
+
+    @property
+    def open_models(self) -> tuple[str, ...]:
+        """Models of instructions that gave one of several allowed answers."""
+        return tuple(name for name, was_open in self.models.items() if was_open)

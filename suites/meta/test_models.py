@@ -332,7 +332,7 @@ def test_opcodes_are_found_as_ptx_spells_them() -> None:
             assert found is not None
             assert found is same
     assert nvidia_model("cvt.rn.e4m3x2.f32") is None
-    assert nvidia_model("tanh.approx.f32") is None
+    assert nvidia_model("tanh.approx.f16") is None
 
 
 def test_every_model_says_where_it_comes_from() -> None:

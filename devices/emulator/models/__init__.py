@@ -8,7 +8,8 @@ Read for it on 2026-11-30, from stored public copies:
   V_CVT_PK_FP8_F32 and its family, V_CVT_SCALEF32_*; the table of DPP_CTRL of GFX9; MODE.FP16_OVFL of RDNA3 and RDNA4.
 * Third parties on hardware: B200 on the random bits of cvt.rs, RDNA4 on fp8 conversions.
 
-Written from general knowledge of these texts: CDNA3's own wording (taken to be CDNA4's, with FNUZ), V_RSQ, V_SQRT,
+Written from general knowledge of these texts: PTX's sin, cos, tanh; CDNA3's own wording (taken to be CDNA4's, with
+FNUZ), V_RSQ, V_SQRT,
 V_MAXIMUM, V_MAX_NUM, the permutes and swaps, row_share and row_xmask. No ISA text says what the functions f32_to_fp8 of
 its pseudo-code do on overflow: that is taken from MODE.FP16_OVFL. Nothing here was compared with a device by us.
 """

@@ -73,6 +73,11 @@ class Model:
     run: Callable[..., Answers | Band | tuple[Answers, Answers]]
     open: str = ""
 
+    @property
+    def title(self) -> str:
+        """The name with the edition that it was written from, as a verdict has it."""
+        return f"{self.name} ({self.clause.partition(',')[0].replace(' ISA', '')})"
+
 
 def packed(parts: Sequence[Answers], width: int) -> Answers:
     """One register of several elements, the first in the lowest bits; every combination of the answers."""

@@ -75,8 +75,22 @@ def lg2(a: Bits) -> Band:
     return within_absolute(true, np.where(near, 2.0**-22, 2.0**-22 * np.abs(true)))
 
 
+def wave(function: Callable[..., Reals], a: Bits) -> Band:
+    """sin and cos: absolute error 2^-20.5 for |a| <= 2 pi, 2^-14.7 for |a| <= 100 pi; beyond, all of [-1, 1]."""
+    value = reals(a)
+    size = np.abs(value)
+    error = np.where(size <= 2 * np.pi, 2.0**-20.5, np.where(size <= 100 * np.pi, 2.0**-14.7, 2.0))
+    return within_absolute(_quiet(function, value), error)
+
+
+def tanh(a: Bits) -> Band:
+    return within_relative(_quiet(np.tanh, reals(a)), 2.0**-11)
+
+
 _OF = "PTX ISA 9.1, floating-point instructions, "
 _LAST = "the last bits: first is correctly rounded"
+
+_WAVE = "absolute error 2^-20.5 within 2 pi, 2^-14.7 within 100 pi, none stated beyond"
 
 
 def _both(name: str, inputs: tuple[str, ...], words: str, run: Callable[..., Band], free: str = _LAST) -> list[Model]:
@@ -110,4 +124,7 @@ APPROXIMATIONS: tuple[Model, ...] = (
         ex2,
     ),
     *_both("lg2.approx", ("f32",), "lg2: absolute error 2^-22 in (0.5, 2), relative error 2^-22 outside", lg2),
+    *_both("sin.approx", ("f32",), f"sin: {_WAVE}", partial(wave, np.sin)),
+    *_both("cos.approx", ("f32",), f"cos: {_WAVE}", partial(wave, np.cos)),
+    Model("tanh.approx.f32", ("f32",), "f32", f"{_OF}tanh: relative error at most 2^-11", tanh, _LAST),
 )

@@ -1,8 +1,7 @@
 """Floating-point arithmetic of PTX on arrays of float32 or float16, from the words of the PTX ISA.
 
 IEEE operations are NumPy's: float32 ``+ - * /`` and ``sqrt`` round once, to nearest even, and keep subnormals. A NaN
-that an operation makes is the canonical one. The approximations are given by their best value, correctly rounded; the
-ISA allows more than one answer (div.full: 2 ulp, ex2.approx: 2 ulp, rcp.approx: 1 ulp, …).
+that an operation makes is the canonical one. Approximations are nvidia_approx.py's.
 """
 
 from __future__ import annotations
@@ -97,37 +96,19 @@ def xorsign_abs(function: Callable[[Array, Array], Array]) -> Callable[[Array, A
     return signed
 
 
-def _once(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A function of float64, rounded to float32."""
-    return lambda x: canonical(function(x.astype(np.float64)).astype(np.float32))
-
-
-ex2, lg2 = _once(np.exp2), _once(np.log2)
-sine, cosine, hyperbolic_tangent = _once(np.sin), _once(np.cos), _once(np.tanh)
-reciprocal_root = _once(lambda x: 1 / np.sqrt(x))
-
-
 def root(x: Array) -> Array:
     """sqrt.rn."""
     return canonical(np.sqrt(x))
 
 
 def reciprocal(x: Array) -> Array:
-    """rcp.rn, and the best rcp.approx."""
+    """rcp.rn."""
     return canonical(np.divide(x.dtype.type(1), x))
 
 
 def divide(a: Array, b: Array) -> Array:
-    """div.rn, and the best div.full. For 2^126 < |b| < 2^128 div.approx gives 0; div.full scales, and does not."""
+    """div.rn."""
     return canonical(a / b)
-
-
-def divide_approximately(a: Array, b: Array) -> Array:
-    """div.approx: a * (1/b); 0 for 2^126 < |b| < 2^128, NaN there for infinite a."""
-    magnitude = np.abs(b)
-    large = (magnitude > 2.0**126) & (magnitude < np.inf)
-    zero = np.copysign(np.where(np.isinf(a), np.nan, np.float32(0)), a * np.sign(b)).astype(np.float32)
-    return canonical(np.where(large, zero, a / b))
 
 
 def fma_bf16(a: Array, b: Array, c: Array) -> Array:
