@@ -7,11 +7,13 @@ with what explains it, and a count. A difference is explained only by a run in w
   join a multiplication and an addition (fma), which rounds once;
 * "flush": so it does where, besides, the interpreter takes subnormals for zeros in floor and ceil, as the code does
   that Triton emits (cvt.rmi.ftz.f32.f32);
-* "approximation": so it does where, besides, the interpreter flushes and rounds correctly in exp2, sqrt and rsqrt, which
-  is the first answer of the models of ex2.approx.ftz, sqrt.approx.ftz and rsqrt.approx.ftz.
+* "reciprocal": so it does where, besides, the interpreter multiplies by 1 / c instead of dividing by a constant c;
+* "approximation": so it does where, besides, the interpreter flushes and rounds correctly in exp2, sqrt and rsqrt,
+  which is the first answer of the models of ex2.approx.ftz, sqrt.approx.ftz and rsqrt.approx.ftz.
 
-Left out, because the code does not claim to give what the interpreter does: ``log2`` (a polynomial of libdevice), clamps
-of a NaN between -a and a (min.xorsign.abs gives an a with a sign, the interpreter -a), sums of floats that round.
+Left out, because the code does not claim to give what the interpreter does: ``log2`` (a polynomial of libdevice),
+clamps of a NaN between -a and a (min.xorsign.abs gives an a with a sign, the interpreter -a), sums of floats that
+round.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ from typing import Any
 
 import numpy as np
 
+#: what the interpreter is taught, one after the other, until it gives what the compiled code does without contraction
+RUNGS = ("contraction", "flush", "reciprocal", "approximation")
+CONSTANTS = ("0.1", "3.0", "-1.5", "1e-20", "448.0", "1e30")
 HEAD = """import sys
 import numpy as np
 import torch
@@ -55,6 +60,8 @@ def k{number}(fx, ix, fo, io, n, rounds, B: tl.constexpr):
 #: runs every kernel of the file; what it gave, or the error, by number
 TAIL = """
 KERNELS = [{names}]
+RUNGS = {rungs}
+CONSTANTS = np.array([{constants}], np.float32)
 EDGES = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000,
                   0x3F800000, 0xBF800000, 0x3FC00000, 0x34000000, 0x4B800000], np.uint32)
 
@@ -85,22 +92,33 @@ def flushed(x):
     return np.where(bits & 0x7F800000 == 0, bits & 0x80000000, bits).astype(np.uint32).view(np.float32).reshape(x.shape)
 
 
+def divided(x, y):
+    y = np.asarray(y)
+    if y.size and (y == y.flat[0]).all() and y.flat[0] in CONSTANTS:
+        return x * (np.float32(1) / y)
+    return x / y
+
+
 if __name__ == "__main__":
     how, path = sys.argv[1:]
-    if how in ("flushing", "exact"):
+    if how in RUNGS:
         from triton.runtime.interpreter import InterpreterBuilder as Builder
 
-        Builder.create_floor = lambda self, x: self.unary_op(x, lambda v: np.floor(flushed(v)))
-        Builder.create_ceil = lambda self, x: self.unary_op(x, lambda v: np.ceil(flushed(v)))
-        if how == "exact":
+        taught = RUNGS[: RUNGS.index(how) + 1]
+        if "flush" in taught:
+            Builder.create_floor = lambda self, x: self.unary_op(x, lambda v: np.floor(flushed(v)))
+            Builder.create_ceil = lambda self, x: self.unary_op(x, lambda v: np.ceil(flushed(v)))
+        if "reciprocal" in taught:
+            Builder.create_fdiv = lambda self, x, y: self.binary_op(x, y, divided)
+        if "approximation" in taught:
             for name, exact in (("exp2", np.exp2), ("sqrt", np.sqrt), ("rsqrt", lambda v: 1 / np.sqrt(v))):
                 replaced = lambda self, x, exact=exact: self.unary_op(x, lambda v: flushed(rounded(exact)(flushed(v))))
                 setattr(Builder, f"create_{{name}}", replaced)
-    elif how != "interpreter":
+    else:
         from narrowgauge.devices import fresh_memory, triton_driver
 
         fresh_memory.watch()
-        driver = triton_driver.install(how)
+        triton_driver.install(how)
     found = {{}}
     for number, (kernel, block, warps) in KERNELS:
         f, i = inputs(number)
@@ -146,7 +164,7 @@ class Writer:
     def real(self) -> str:
         """A float32 expression."""
         a, b = (self.random.choice(self.floats) for _ in range(2))
-        constant = self.random.choice(["0.1", "3.0", "-1.5", "1e-20", "448.0", "1e30"])
+        constant = self.random.choice(CONSTANTS)
         return self.random.choice([
             f"{a} + {b}", f"{a} - {b}", f"{a} * {b}", f"{a} * {constant}", f"{a} + {constant}",
             f"{a} * {b} + {constant}",
@@ -226,7 +244,7 @@ def program(count: int, seed: int) -> tuple[str, list[str]]:
     writers = [Writer(number, seed) for number in range(count)]
     kernels = [writer.text() for writer in writers]
     names = ", ".join(f"({w.number}, (k{w.number}, {w.block}, {w.warps}))" for w in writers)
-    return HEAD + "".join(kernels) + TAIL.format(names=names), kernels
+    return HEAD + "".join(kernels) + TAIL.format(names=names, rungs=RUNGS, constants=", ".join(CONSTANTS)), kernels
 
 
 @dataclass(frozen=True)
@@ -243,28 +261,25 @@ def compare(count: int, seed: int, target: str, folder: Path) -> list[Found]:
     text, kernels = program(count, seed)
     path = folder / "kernels.py"
     path.write_text(text)
-    plain = run(path, "interpreter", folder / "interpreter.npz")
-    compiled = run(path, target, folder / "compiled.npz")
+    plain, compiled = run(path, RUNGS[0], folder), run(path, target, folder)
     differing = {n: what for n in range(count) if (what := difference(plain, compiled, n))}
     if not differing:
         return []
-    unfused = run(path, target, folder / "unfused.npz", fusion=False)
-    flushing = run(path, "flushing", folder / "flushing.npz")
-    exact = run(path, "exact", folder / "exact.npz")
+    unfused = run(path, target, folder, fusion=False)
+    taught = {rung: run(path, rung, folder) for rung in RUNGS}
     found = []
     for n, what in differing.items():
-        runs = {"contraction": plain, "flush": flushing, "approximation": exact}
-        why = next((name for name, one in runs.items() if not difference(one, unfused, n)), "")
+        why = next((rung for rung in RUNGS if not difference(taught[rung], unfused, n)), "")
         found.append(Found(kernels[n], why, what))
     return found
 
 
-def run(path: Path, how: str, out: Path, fusion: bool = True) -> dict[str, Any]:
-    """What every kernel of a program gave: "interpreter", "flushing" and "exact" (see above), or a target."""
-    interpreted = how in ("interpreter", "flushing", "exact")
+def run(path: Path, how: str, folder: Path, fusion: bool = True) -> dict[str, Any]:
+    """What every kernel of a program gave: in the interpreter, taught up to a rung, or compiled for a target."""
+    out = folder / f"{how}.npz"
     environment = {**os.environ, "TRITON_DEFAULT_FP_FUSION": str(int(fusion)), "CUDA_VISIBLE_DEVICES": ""}
     environment.pop("TRITON_INTERPRET", None)
-    if interpreted:
+    if how in RUNGS:
         environment["TRITON_INTERPRET"] = "1"
     subprocess.run([sys.executable, str(path), how, str(out)], env=environment, check=True)
     with np.load(out) as found:
