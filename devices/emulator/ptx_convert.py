@@ -48,8 +48,8 @@ QUICK: dict[str, Function] = {
     "cvt.rz.f16.f32": lambda x: ptx_arithmetic.canonical(float16_towards_zero(x)),
     "cvt.rn.bf16.f32": bf16_of,
     "cvt.rz.bf16.f32": bf16_towards_zero,
-    "cvt.f32.bf16": float32_of_bf16,
-    "cvt.f32.f16": lambda x: x.astype(np.float32),
+    "cvt.f32.bf16": lambda x: ptx_arithmetic.canonical(float32_of_bf16(x)),
+    "cvt.f32.f16": lambda x: ptx_arithmetic.canonical(x.astype(np.float32)),
 }
 
 

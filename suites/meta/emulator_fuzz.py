@@ -266,12 +266,13 @@ def compare(count: int, seed: int, target: str, folder: Path) -> list[Found]:
     if not differing:
         return []
     unfused = run(path, target, folder, fusion=False)
-    taught = {rung: run(path, rung, folder) for rung in RUNGS}
-    found = []
-    for n, what in differing.items():
-        why = next((rung for rung in RUNGS if not difference(taught[rung], unfused, n)), "")
-        found.append(Found(kernels[n], why, what))
-    return found
+    why = dict.fromkeys(differing, "")
+    for rung in RUNGS:
+        taught = plain if rung == RUNGS[0] else run(path, rung, folder)
+        why |= {n: rung for n, known in why.items() if not known and not difference(taught, unfused, n)}
+        if all(why.values()):
+            break
+    return [Found(kernels[n], why[n], what) for n, what in differing.items()]
 
 
 def run(path: Path, how: str, folder: Path, fusion: bool = True) -> dict[str, Any]:
