@@ -25,6 +25,7 @@ pytestmark = pytest.mark.meta
 
 CAST = Claim.parse("cast/ocp_saturate/float32/float8_e4m3fn")
 ONE, TWO, THREE = 0x3F800000, 0x40000000, 0x40400000
+SEED = 160
 OPEN, FIXED = {"div.full.f32 (PTX 9.1)": True}, {"cvt.rn.satfinite.e4m3x2.f32 (PTX 9.1)": False}
 
 
