@@ -112,19 +112,20 @@ class _Launcher:
     ) -> None:  # fmt: skip
         compiled = self.driver.compiled
         metadata = compiled.metadata
-        if "ptx" not in compiled.asm:
-            count = len(_INSTRUCTION.findall(compiled.asm.get("amdgcn", "")))
-            raise NotExecuted(
-                f"emulator absent: would run {metadata.name} compiled for {self.driver.name}, "
-                f"grid {x}x{y}x{z}, {metadata.num_warps} warps, {count} instructions"
-            )
         if metadata.num_ctas != 1:
             raise NotExecuted(f"{metadata.name} uses clusters of {metadata.num_ctas} blocks")
-        from narrowgauge.devices.emulator.launching import launch
+        from narrowgauge.devices.emulator import launching
 
         warp = self.driver.target.warp_size
-        launch(
-            compiled.asm["ptx"],
+        if self.driver.target.backend == "cuda":
+            front, text = launching.nvidia, compiled.asm["ptx"]
+        else:
+            fusion = bool(getattr(metadata, "enable_fp_fusion", True))
+            front = launching.amd(self.driver.name, metadata.num_warps * warp, fusion)
+            text = compiled.asm["llir"]
+        launching.launch(
+            front,
+            text,
             self.source.signature,
             arguments,
             (x, y, z),
