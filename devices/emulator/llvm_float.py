@@ -14,7 +14,7 @@ from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator.engine import Machine
 from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, Function
 from narrowgauge.devices.emulator.llvm_integer import operands, signed
-from narrowgauge.devices.emulator.llvm_text import HELD, Kinds, Value, bits
+from narrowgauge.devices.emulator.llvm_text import HELD, Kinds, Value, bits, unspecified
 from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.models import amd, ptx_arithmetic
 from narrowgauge.devices.emulator.models import rounding as r
@@ -29,11 +29,12 @@ LAYOUTS = {"half": r.F16, "bfloat": r.BF16}
 QUIET = {"float": np.uint32(0x7FC00000), "half": np.uint16(0x7E00), "double": np.uint64(0x7FF8 << 48)}
 
 
-def flags(b: Build) -> set[str]:
-    """Fast-math flags. Those that allow another result are refused; "contract" is for a product in a sum."""
+def flags(b: Build, *promised: str) -> set[str]:
+    """Fast-math flags. Those that allow another result are refused; "contract" is for a product in a sum, ``promised``
+    what the caller takes care of."""
     while b.tokens.peek() in ("contract", "fast", "nnan", "ninf", "nsz", "arcp", "afn", "reassoc"):
         b.flags.add(b.tokens.take())
-    if b.flags - {"contract"}:
+    if b.flags - {"contract", *promised}:
         raise NotExecuted(f"opcode {b.opcode} {' '.join(sorted(b.flags))}")
     return b.flags
 
@@ -52,7 +53,7 @@ def arithmetic(function: Function) -> Builder:
     """fadd, fsub, fmul, fdiv. float16 too, unless MODE.FP16_OVFL is set, which would clamp it."""
 
     def build(b: Build) -> Effect:
-        flags(b)
+        promised = flags(b, "nnan", "ninf")
         kinds, values = operands(b, 2)
         kind = kinds[0]
         if kind not in NUMBERS or (kind == "half" and OVERFLOW in b.named):
@@ -63,9 +64,34 @@ def arithmetic(function: Function) -> Builder:
             x, y = x.view(number), y.view(number)
             return _made(function(x, y), kind, x, y)
 
+        if promised & {"nnan", "ninf"}:
+            return _promised(b, kinds, apply, values, promised)
         return b.compute(kinds, apply, *values)
 
     return build
+
+
+def _promised(b: Build, kinds: Kinds, apply: Function, values: list[Value], promised: set[str]) -> Effect:
+    """A result that is open (poison, the fill of the launch) where NaN (nnan) or infinity (ninf) goes in or comes out."""
+    kind, names = kinds[0], b.registers(kinds)
+
+    def broken(x: Array) -> Array:
+        number = x.view(NUMBERS[kind])
+        nan = np.isnan(number) if "nnan" in promised else np.zeros(x.shape, bool)
+        return nan | np.isinf(number) if "ninf" in promised else nan
+
+    def effect(machine: Machine, active: Active) -> None:
+        for name, *row in zip(names, *values, strict=True):
+            sources = [part.read(machine) for part in row]
+            found = apply(*sources)
+            lost = broken(found)
+            for source in sources:
+                lost = lost | broken(source)
+            if lost.any():
+                found = np.where(lost, unspecified(machine, kind), found)
+            machine.write(name, found, active)
+
+    return effect
 
 
 def _sign(kind: str) -> Any:
