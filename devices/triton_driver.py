@@ -1,7 +1,7 @@
 """An emulated device is a Triton driver: the owner's own launches run unchanged and arrive here. Runs in the child.
 
-Triton compiles for the target as it would with the hardware. PTX is executed by devices/emulator on the tensors of the
-launch. For AMD targets there is no front end yet: each launch ends as "not executed", with what it would have run.
+Triton compiles for the target as it would with the hardware. devices/emulator executes the code on the tensors of the
+launch: PTX for NVIDIA's targets, for AMD's the LLVM IR that the code generator gets.
 
 Private interfaces of Triton 3.9 are used: ``runtime.driver.set_active``, a driver's ``launcher_cls`` and ``utils``,
 and ``CompiledKernel._init_handles``. suites/portability/test_emulated.py fails first when they move.
@@ -10,16 +10,11 @@ and ``CompiledKernel._init_handles``. suites/portability/test_emulated.py fails 
 from __future__ import annotations
 
 import itertools
-import re
 from typing import Any
 
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.targets import target_named
-
-#: a line of PTX or AMDGCN that is an instruction: indented, or predicated, and no directive or label
-_INSTRUCTION = re.compile(r"(?m)^\s+(?:@!?%\w+\s+)?[a-z][\w.]*(?:\s|;)")
-
 
 def install(name: str) -> None:
     """Make Triton compile for a target and hand every launch to ``_Launcher``. Needs no GPU."""
@@ -101,7 +96,7 @@ class _Driver:
 
 
 class _Launcher:
-    """Called once per launch, after compilation. NVIDIA targets are executed; AMD's have no front end yet."""
+    """Called once per launch, after compilation."""
 
     def __init__(self, driver: _Driver, source: Any) -> None:
         self.driver, self.source = driver, source
