@@ -16,6 +16,7 @@ from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.targets import target_named
 
+
 def install(name: str) -> None:
     """Make Triton compile for a target and hand every launch to ``_Launcher``. Needs no GPU."""
     try:

@@ -29,7 +29,6 @@ def amd(target: str, threads: int, fusion: bool) -> Front:
     return lambda text: _amd(text, target, threads, fusion)
 
 
-
 def launch(
     front: Front,
     text: str,

@@ -65,8 +65,8 @@ def _narrow(b: Build) -> str:
     return b.kinds[0]
 
 
-def across(function: Callable[[Machine, Array, list[Part]], Array]) -> Builder:
-    """An exchange within waves: ``function(machine, active, arguments)`` gives (waves, lanes) or one each (waves, 1)."""
+def across(function: Callable[[Machine, Array, list[Part]], Array]) -> Callable[[Build], Effect]:
+    """An exchange within waves: ``function(machine, active, arguments)`` gives (waves, lanes) or (waves, 1)."""
 
     def build(b: Build) -> Effect:
         kind = _narrow(b)
@@ -278,9 +278,7 @@ def scaled_unpack(kind: str, source: str) -> Builder:
 def toward_zero(b: Build) -> Effect:
     """llvm.amdgcn.cvt.pkrtz: two float16."""
     run, sources, names = _model(b, "v_cvt_pkrtz_f16_f32"), [_register(a) for a in b.arguments], b.registers(b.kinds)
-    return lambda machine, active: _set_parts(
-        machine, names, b.kinds, run(*_alike(machine, sources)).first, active
-    )
+    return lambda machine, active: _set_parts(machine, names, b.kinds, run(*_alike(machine, sources)).first, active)
 
 
 def _hint(b: Build) -> Effect:

@@ -26,7 +26,7 @@ NUMBERS: dict[str, np.dtype[Any]] = {
     "double": np.dtype(np.float64),
 }
 LAYOUTS = {"half": r.F16, "bfloat": r.BF16}
-QUIET = {"float": np.uint32(0x7FC00000), "half": np.uint16(0x7E00), "double": np.uint64(0x7FF8 << 48)}
+QUIET: dict[str, Any] = {"float": np.uint32(0x7FC00000), "half": np.uint16(0x7E00), "double": np.uint64(0x7FF8 << 48)}
 
 
 def flags(b: Build, *promised: str) -> set[str]:
@@ -72,7 +72,7 @@ def arithmetic(function: Function) -> Builder:
 
 
 def _promised(b: Build, kinds: Kinds, apply: Function, values: list[Value], promised: set[str]) -> Effect:
-    """A result that is open (poison, the fill of the launch) where NaN (nnan) or infinity (ninf) goes in or comes out."""
+    """A result that is open (the fill of the launch) where NaN (nnan) or infinity (ninf) goes in or comes out."""
     kind, names = kinds[0], b.registers(kinds)
 
     def broken(x: Array) -> Array:
@@ -118,6 +118,7 @@ def copy_sign(b: Build) -> Effect:
 
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less, "le": np.less_equal,
+    "ne": lambda x, y: (x < y) | (x > y),
 }  # fmt: skip
 
 
@@ -138,13 +139,10 @@ def compare(b: Build) -> Effect:
         nan = np.isnan(first) | np.isnan(second)
         if how in ("ord", "uno"):
             return nan if how == "uno" else ~nan
-        if how[1:] == "ne":
-            found = (first < second) | (first > second)
-        else:
-            found = _COMPARE[how[1:]](first, second)
+        found = _COMPARE[how[1:]](first, second)
         return found | nan if how[0] == "u" else found & ~nan
 
-    if how not in ("ord", "uno") and (how[0] not in "ou" or how[1:] not in (*_COMPARE, "ne")):
+    if how not in ("ord", "uno") and (how[0] not in "ou" or how[1:] not in _COMPARE):
         raise b.refuse()
     return b.compute(("i1",) * len(kinds), apply, *values)
 
@@ -228,7 +226,8 @@ def to_integer(is_signed: bool, kinds: Kinds, b: Build, value: Value) -> Effect:
     def apply(x: Array) -> Array:
         number = as_number(x, source).astype(np.float64)
         whole = np.trunc(np.clip(np.where(np.isnan(number), 0, number), low, high))
-        return whole.astype(np.int64).astype(HELD[to])
+        found: Array = whole.astype(np.int64).astype(HELD[to])
+        return found
 
     return b.compute(kinds, apply, value)
 
@@ -252,7 +251,7 @@ def model(name: str) -> Builder:
 
     def build(b: Build) -> Effect:
         kind = b.kinds[0]
-        run = amd.models_of(b.target)[name].run
+        run: Any = amd.models_of(b.target)[name].run
         if kind == "float":
             return b.compute(b.kinds, lambda *x: run(*x).first, *b.arguments)
         if not selects or kind not in LAYOUTS:
@@ -272,7 +271,8 @@ def median(b: Build) -> Effect:
     """llvm.amdgcn.fmed3; MODE.IEEE is set by Triton where there is one."""
     if b.kinds != ("float",):
         raise NotExecuted(f"opcode {b.opcode} of {b.kinds[0]}")
-    run, ieee = amd.models_of(b.target)["v_med3_f32"].run, not b.target.startswith("gfx12")
+    run: Any = amd.models_of(b.target)["v_med3_f32"].run
+    ieee = not b.target.startswith("gfx12")
     return b.compute(b.kinds, lambda x, y, z: run(x, y, z, ieee).first, *b.arguments)
 
 
@@ -325,7 +325,8 @@ CALLS: dict[str, Builder] = {
     "llvm.maximum": model("v_maximum_f32"), "llvm.minimum": model("v_minimum_f32"), "llvm.amdgcn.fmed3": median,
     "llvm.floor": whole(np.floor), "llvm.ceil": whole(np.ceil), "llvm.trunc": whole(np.trunc),
     "llvm.rint": whole(np.rint), "llvm.roundeven": whole(np.rint), "llvm.sqrt": whole(np.sqrt),
-    "llvm.amdgcn.exp2": model("v_exp_f32"), "llvm.amdgcn.log": model("v_log_f32"), "llvm.amdgcn.rcp": model("v_rcp_f32"),
+    "llvm.amdgcn.exp2": model("v_exp_f32"), "llvm.amdgcn.log": model("v_log_f32"),
+    "llvm.amdgcn.rcp": model("v_rcp_f32"),
     "llvm.amdgcn.rsq": model("v_rsq_f32"), "llvm.amdgcn.sqrt": model("v_sqrt_f32"),
     "llvm.fptosi.sat": saturated(True), "llvm.fptoui.sat": saturated(False),
 }  # fmt: skip

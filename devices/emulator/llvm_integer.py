@@ -81,7 +81,9 @@ def shift(function: Function, arithmetic: bool = False) -> Builder:
                 found = function(source.view(signed(kind)), places.view(signed(kind))).view(held) if arithmetic else (
                     function(source, places)
                 )  # fmt: skip
-                machine.write(name, np.where(beyond, unspecified(machine, kind), found) if beyond.any() else found, active)
+                machine.write(
+                    name, np.where(beyond, unspecified(machine, kind), found) if beyond.any() else found, active
+                )
 
         return effect
 
@@ -184,10 +186,10 @@ def resize(is_signed: bool) -> Builder:
     return build
 
 
-def rename(b: Build) -> Effect | None:
+def rename(b: Build) -> None:
     """ptrtoint, inttoptr, addrspacecast, freeze of the same width: the same pattern under another type."""
     value, kinds = _cast(b)
-    return _same(b, value, kinds)
+    _same(b, value, kinds)
 
 
 def _same(b: Build, value: Value, kinds: Kinds) -> None:
@@ -208,7 +210,8 @@ def bitcast(b: Build) -> Effect | None:
         raise b.refuse()
     source, target = bits(value[0].kind), bits(kinds[0])
     if source == target:
-        return _same(b, value, kinds)
+        _same(b, value, kinds)
+        return None
     if min(source, target) < 8 or any(k in ("p8", "records") for k in kinds):
         raise b.refuse()
     held, names = HELD[kinds[0]], b.registers(kinds)
@@ -305,7 +308,8 @@ def count_zeros(b: Build) -> Effect:
 
 
 OPCODES: dict[str, Builder] = {
-    "add": two(np.add, *WIDE), "sub": two(np.subtract, *WIDE), "mul": two(np.multiply, *WIDE), "and": two(np.bitwise_and),
+    "add": two(np.add, *WIDE), "sub": two(np.subtract, *WIDE), "mul": two(np.multiply, *WIDE),
+    "and": two(np.bitwise_and),
     "or": two(np.bitwise_or), "xor": two(np.bitwise_xor), "shl": shift(np.left_shift), "lshr": shift(np.right_shift),
     "ashr": shift(np.right_shift, arithmetic=True), "sdiv": quotient(True, False), "udiv": quotient(False, False),
     "srem": quotient(True, True), "urem": quotient(False, True), "icmp": compare, "select": select,

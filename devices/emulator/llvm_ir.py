@@ -1,7 +1,7 @@
 """LLVM IR of Triton's AMD targets to a program of the engine. What is not known is refused, never guessed.
 
-The IR is what the code generator gets. It may still fuse a product and a sum: a sum of a product that it may contract is
-refused.
+The IR is what the code generator gets. It may still fuse a product and a sum: a sum of a product is refused where it
+may.
 """
 
 from __future__ import annotations
@@ -176,9 +176,9 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
 def _contraction(build: Build, body: _Body) -> None:
     """Refuse a sum of a product that the code generator may fuse."""
     used = {token for token in build.tokens.left if token[0] == "%"}
-    if build.opcode == "fmul":
-        body.products.add(build.name)
-    elif build.opcode in ("fneg", "extractelement", "insertelement", "shufflevector", "fpext") and used & body.products:
+    if build.opcode == "fmul" or (
+        build.opcode in ("fneg", "extractelement", "insertelement", "shufflevector", "fpext") and used & body.products
+    ):
         body.products.add(build.name)
     elif build.opcode in ("fadd", "fsub") and body.fusion and used & body.products:
         raise NotExecuted(f"opcode {build.opcode} of a product, which the code generator may fuse")

@@ -29,7 +29,8 @@ def place(b: Build) -> Effect:
     narrow, wide = signed(index[0].kind), np.dtype(f"i{held.itemsize}")
 
     def apply(address: Array, steps: Array) -> Array:
-        return address + steps.view(narrow).astype(wide).view(held) * size
+        found: Array = address + steps.view(narrow).astype(wide).view(held) * size
+        return found
 
     return b.compute((base[0].kind,), apply, base, index)
 

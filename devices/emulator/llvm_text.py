@@ -81,7 +81,7 @@ class Tokens:
 
     def __init__(self, line: str, named: Mapping[str, Value], symbols: Mapping[str, int]) -> None:
         self.line, self.named, self.symbols = line, named, symbols
-        self.left = _TOKEN.findall(line)
+        self.left: list[str] = _TOKEN.findall(line)
 
     def peek(self) -> str:
         """The next token; "" at the end."""
@@ -239,7 +239,7 @@ def attached(line: str) -> tuple[str, dict[str, str]]:
 
 
 def source_lines(text: str) -> dict[str, str]:
-    """"file:line" by the number of a DILocation."""
+    """ "file:line" by the number of a DILocation."""
     files = dict(_FILE.findall(text))
     scopes = {scope: files.get(file, "?") for scope, file in _SCOPE.findall(text)}
     return {number: f"{scopes.get(scope, '?')}:{line}" for number, line, scope in _LOCATION.findall(text)}

@@ -195,7 +195,8 @@ NAN, INF, SNAN = 0x7FC00000, 0x7F800000, 0x7F800001
         ("call float @llvm.minnum.f32(float %a, float %b)", [SNAN, *f32(0.0, 1)], f32(1, -0.0, 2), f32(1, -0.0, 1)),
         ("call float @llvm.maximum.f32(float %a, float %b)", [NAN, *f32(3)], f32(1, 2), [NAN, *f32(3)]),
         ("call float @llvm.amdgcn.fmed3.f32(float %a, float 1.0, float %b)", f32(3, 0), f32(2, 5), f32(2, 1)),
-        ("call float @llvm.fma.f32(float %a, float %a, float %b)", f32(1 + 2.0**-12), f32(-1 - 2.0**-11), f32(2.0**-24)),
+        ("call float @llvm.fma.f32(float %a, float %a, float %b)", f32(1 + 2.0**-12), f32(-1 - 2.0**-11),
+         f32(2.0**-24)),
         ("call float @llvm.rint.f32(float %a)", f32(2.5, -0.5), f32(0, 0), f32(2, -0.0)),
         ("call float @llvm.floor.f32(float %a)", f32(-0.5), f32(0), f32(-1)),
         ("fadd float %a, f0x3B000000", f32(0), f32(0), f32(2.0**-9)),
@@ -208,8 +209,11 @@ def test_floats(line: str, a: list[int], b: list[int], expected: list[int]) -> N
 
 def test_float_comparisons() -> None:
     a, b = [*f32(1, 2, 0.0), NAN], f32(2, 2, -0.0, 1)
-    for how, expected in (("olt", [1, 0, 0, 0]), ("ult", [1, 0, 0, 1]), ("oeq", [0, 1, 1, 0]), ("une", [1, 0, 0, 1]),
-                          ("one", [1, 0, 0, 0]), ("uno", [0, 0, 0, 1]), ("ord", [1, 1, 1, 0]), ("oge", [0, 1, 1, 0])):  # fmt: skip
+    table = {
+        "olt": [1, 0, 0, 0], "ult": [1, 0, 0, 1], "oeq": [0, 1, 1, 0], "une": [1, 0, 0, 1], "one": [1, 0, 0, 0],
+        "uno": [0, 0, 0, 1], "ord": [1, 1, 1, 0], "oge": [0, 1, 1, 0],
+    }  # fmt: skip
+    for how, expected in table.items():
         assert apply(f"fcmp {how} float %a, %b", "float", a, b, to="i1") == expected, how
 
 
@@ -220,7 +224,10 @@ def test_a_broken_promise_is_the_fill() -> None:
 
 def test_conversions() -> None:
     assert apply("fptrunc float %a to half", "float", f32(2049.0, 65520.0), to="half") == [0x6800, 0x7C00]
-    assert apply("fptrunc float %a to bfloat", "float", f32(1 + 2.0**-8, 1 + 3 * 2.0**-8), to="bfloat") == [0x3F80, 0x3F82]
+    assert apply("fptrunc float %a to bfloat", "float", f32(1 + 2.0**-8, 1 + 3 * 2.0**-8), to="bfloat") == [
+        0x3F80,
+        0x3F82,
+    ]
     assert apply("fpext half %a to float", "half", [1, 0xFC00], to="float") == f32(2.0**-24, -np.inf)
     assert apply("fpext bfloat %a to float", "bfloat", [0x3F81], to="float") == [0x3F810000]
     assert apply("uitofp i32 %a to float", "i32", [M, 16777217], to="float") == f32(2.0**32, 16777216)
@@ -255,7 +262,10 @@ def test_fp8_by_instruction(target: str, largest: int, beyond: int) -> None:
 
 
 def test_scaled_fp8() -> None:
-    line = "call <2 x i16> @llvm.amdgcn.cvt.scalef32.pk.fp8.f32(<2 x i16> zeroinitializer, float %a, float 1.0, float 2.0, i1 true)"
+    line = (
+        "call <2 x i16> @llvm.amdgcn.cvt.scalef32.pk.fp8.f32(<2 x i16> zeroinitializer, float %a, float 1.0, "
+        "float 2.0, i1 true)"
+    )
     body = f"{OVFL}\n{inputs('float', 1)}\n  %v = {line}\n  %r = bitcast <2 x i16> %v to i32\n{output('i32')}"
     assert [hex(v) for v in run(body, f32(4, 1e9), target="gfx950")] == ["0x30400000", "0x307e0000"]
     with pytest.raises(NotExecuted, match=r"opcode llvm\.amdgcn\.cvt\.scalef32\.pk\.fp8\.f32.*gfx942"):
