@@ -275,6 +275,26 @@ def scaled_unpack(kind: str, source: str) -> Builder:
     return build
 
 
+def scaled_pack8(kind: str, to: str) -> Builder:
+    """llvm.amdgcn.cvt.scalef32.pk8.fp8.f32(eight, scale) and of narrower ones, which binary32 holds exactly."""
+
+    def build(b: Build) -> Effect:
+        run, eight, scale = _model(b, f"v_cvt_scalef32_pk8_{to}_f32"), b.arguments[0], b.scalar(1)
+        if len(eight) != 8 or b.kinds != ("i32", "i32"):
+            raise b.refuse()
+        names = b.registers(b.kinds)
+
+        def effect(machine: Machine, active: Active) -> None:
+            given = [amd.as_binary32(part.read(machine).astype(np.uint32), kind) for part in eight]
+            *values, by = np.broadcast_arrays(*given, scale.read(machine))
+            for name, answer in zip(names, run(*values, scale=by, ovfl=fp16_ovfl(machine)), strict=True):
+                machine.write(name, answer.first, active)
+
+        return effect
+
+    return build
+
+
 def toward_zero(b: Build) -> Effect:
     """llvm.amdgcn.cvt.pkrtz: two float16."""
     run, sources, names = _model(b, "v_cvt_pkrtz_f16_f32"), [_register(a) for a in b.arguments], b.registers(b.kinds)
@@ -307,6 +327,7 @@ CALLS: dict[str, Builder] = {
     **{f"llvm.amdgcn.cvt.pk.f32.{n}": unpack(f"v_cvt_pk_f32_{n}", True) for n in _FP8},
     **{f"llvm.amdgcn.cvt.scalef32.pk.{n}.{k}": scaled_pack(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
     **{f"llvm.amdgcn.cvt.scalef32.pk.{k}.{n}": scaled_unpack(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
+    **{f"llvm.amdgcn.cvt.scalef32.pk8.{n}.{k}": scaled_pack8(k, n) for n in _FP8 for k in _WIDE},
     "llvm.amdgcn.cvt.pkrtz": toward_zero,
     **dict.fromkeys(
         (

@@ -33,6 +33,8 @@ from narrowgauge.devices.emulator.ptx import Parameter
 OPCODES: dict[str, Builder] = {**llvm_integer.OPCODES, **llvm_float.OPCODES, **llvm_memory.OPCODES}
 CALLS: dict[str, Builder] = {**llvm_integer.CALLS, **llvm_float.CALLS, **llvm_memory.CALLS, **llvm_amdgcn.CALLS}
 BARRIERS = ("llvm.amdgcn.s.barrier", "llvm.amdgcn.s.barrier.wait")
+#: what a code generator looks through for a product
+_THROUGH = ("fneg", "extractelement", "insertelement", "shufflevector", "fpext", "bitcast", "select")
 _DEFINE = re.compile(r"^define amdgpu_kernel void @(?P<name>[\w$.]+)\((?P<parameters>.*)\)(?P<rest>[^()]*)\{$", re.M)
 _LABEL = re.compile(r'^(?P<name>[-\w$.]+|"[^"]*"):')
 _NAMED = re.compile(r'^\s*(?P<name>%(?:"[^"]*"|[-\w$.]+)) = (?P<rest>.*)$')
@@ -176,9 +178,7 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
 def _contraction(build: Build, body: _Body) -> None:
     """Refuse a sum of a product that the code generator may fuse."""
     used = {token for token in build.tokens.left if token[0] == "%"}
-    if build.opcode == "fmul" or (
-        build.opcode in ("fneg", "extractelement", "insertelement", "shufflevector", "fpext") and used & body.products
-    ):
+    if build.opcode == "fmul" or (build.opcode in _THROUGH and used & body.products):
         body.products.add(build.name)
     elif build.opcode in ("fadd", "fsub") and body.fusion and used & body.products:
         raise NotExecuted(f"opcode {build.opcode} of a product, which the code generator may fuse")
