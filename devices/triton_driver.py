@@ -1,7 +1,7 @@
 """An emulated device is a Triton driver: the owner's own launches run unchanged and arrive here. Runs in the child.
 
-Triton compiles for the target as it would with the hardware. PTX is executed by devices/emulator on the tensors of the
-launch. For AMD targets there is no front end yet: each launch ends as "not executed", with what it would have run.
+Triton compiles for the target as it would with the hardware. devices/emulator executes the code on the tensors of the
+launch: PTX for NVIDIA's targets, for AMD's the LLVM IR that the code generator gets.
 
 Private interfaces of Triton 3.9 are used: ``runtime.driver.set_active``, a driver's ``launcher_cls`` and ``utils``,
 and ``CompiledKernel._init_handles``. suites/portability/test_emulated.py fails first when they move.
@@ -10,15 +10,11 @@ and ``CompiledKernel._init_handles``. suites/portability/test_emulated.py fails 
 from __future__ import annotations
 
 import itertools
-import re
 from typing import Any
 
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.targets import target_named
-
-#: a line of PTX or AMDGCN that is an instruction: indented, or predicated, and no directive or label
-_INSTRUCTION = re.compile(r"(?m)^\s+(?:@!?%\w+\s+)?[a-z][\w.]*(?:\s|;)")
 
 
 def install(name: str) -> Driver:
@@ -103,7 +99,7 @@ class Driver:
 
 
 class _Launcher:
-    """Called once per launch, after compilation. NVIDIA targets are executed; AMD's have no front end yet."""
+    """Called once per launch, after compilation."""
 
     def __init__(self, driver: Driver, source: Any) -> None:
         self.driver, self.source = driver, source
@@ -114,19 +110,20 @@ class _Launcher:
     ) -> None:  # fmt: skip
         compiled = self.driver.compiled
         metadata = compiled.metadata
-        if "ptx" not in compiled.asm:
-            count = len(_INSTRUCTION.findall(compiled.asm.get("amdgcn", "")))
-            raise NotExecuted(
-                f"emulator absent: would run {metadata.name} compiled for {self.driver.name}, "
-                f"grid {x}x{y}x{z}, {metadata.num_warps} warps, {count} instructions"
-            )
         if metadata.num_ctas != 1:
             raise NotExecuted(f"{metadata.name} uses clusters of {metadata.num_ctas} blocks")
-        from narrowgauge.devices.emulator.launching import launch, merge
+        from narrowgauge.devices.emulator import launching
 
         warp = self.driver.target.warp_size
-        models = launch(
-            compiled.asm["ptx"],
+        if self.driver.target.backend == "cuda":
+            front, text = launching.nvidia, compiled.asm["ptx"]
+        else:
+            fusion = bool(getattr(metadata, "enable_fp_fusion", True))
+            front = launching.amd(self.driver.name, metadata.num_warps * warp, fusion)
+            text = compiled.asm["llir"]
+        models = launching.launch(
+            front,
+            text,
             self.source.signature,
             arguments,
             (x, y, z),
@@ -134,4 +131,4 @@ class _Launcher:
             warp,
             fresh_memory.pattern(),
         )
-        merge(self.driver.models, models)
+        launching.merge(self.driver.models, models)

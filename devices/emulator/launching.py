@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,17 +11,26 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.outcome import NotExecuted
-from narrowgauge.devices.emulator import ptx
+from narrowgauge.devices.emulator import llvm_ir, ptx
 from narrowgauge.devices.emulator.engine import Machine, Program
 from narrowgauge.devices.emulator.memory import GlobalMemory, Region
 
 #: lanes that run at once: registers of so many lanes stay within a core's cache, and memory is bounded
 LANES = 8192
 
-_parse = lru_cache(maxsize=64)(ptx.parse)
+#: a kernel, from its text, to a program and its parameters
+Front = Callable[[str], tuple[Program, tuple[ptx.Parameter, ...]]]
+nvidia: Front = lru_cache(maxsize=64)(ptx.parse)
+_amd = lru_cache(maxsize=64)(llvm_ir.parse)
+
+
+def amd(target: str, threads: int, fusion: bool) -> Front:
+    """The front end for LLVM IR of a target. ``fusion``: whether the code generator may fuse a product and a sum."""
+    return lambda text: _amd(text, target, threads, fusion)
 
 
 def launch(
+    front: Front,
     text: str,
     signature: Mapping[str, str],
     arguments: Sequence[Any],
@@ -30,14 +39,14 @@ def launch(
     warp: int,
     fill: int,
 ) -> dict[str, bool]:
-    """Run one kernel of PTX and give the models of instructions that it used, True for those whose answer was open.
+    """Run one kernel and give the models of instructions that it used, True for those whose answer was open.
 
     ``signature`` gives the type of each argument, "constexpr" for those compiled in, ``fill`` the byte that registers
     hold before anybody writes them.
 
     Raises ``NotExecuted`` for what the emulator does not know, ``KernelError`` for what the kernel does wrong.
     """
-    program, parameters = _parse(text)
+    program, parameters = front(text)
     given = [
         (name, value) for (name, kind), value in zip(signature.items(), arguments, strict=True) if kind != "constexpr"
     ]

@@ -46,11 +46,13 @@ FAMILIES: dict[str, dict[str, Layout]] = {
     "gfx942": {"fp8": r.E4M3Z, "bf8": r.E5M2Z},
     "gfx950": {"fp8": r.E4M3, "bf8": r.E5M2},
     "gfx12": {"fp8": r.E4M3, "bf8": r.E5M2},
+    "gfx1250": {"fp8": r.E4M3, "bf8": r.E5M2},
 }
 _FAMILY_OF = {
     **dict.fromkeys(("gfx940", "gfx941", "gfx942"), "gfx942"),
     "gfx950": "gfx950",
-    **dict.fromkeys(("gfx1200", "gfx1201", "gfx1250"), "gfx12"),
+    **dict.fromkeys(("gfx1200", "gfx1201"), "gfx12"),
+    "gfx1250": "gfx1250",
 }
 
 
@@ -130,6 +132,11 @@ def _scaled_pk(layout: Layout, kind: str, *operands: Bits, scale: Bits, old: Bit
     return inserted(old, pair, 2 * width, place)
 
 
+def _scaled_pk8(layout: Layout, *operands: Bits, scale: Bits, ovfl: bool) -> tuple[Answers, Answers]:
+    low, high = (packed([_encoded(layout, ovfl, each, scale) for each in operands[i : i + 4]], 8) for i in (0, 4))
+    return low, high
+
+
 def _scaled_fp4(kind: str, *operands: Bits, scale: Bits, old: Bits, place: int) -> Answers:
     """FP4 has neither infinity nor NaN: all overflows saturate. What becomes of a NaN is not said."""
 
@@ -155,7 +162,7 @@ def _scaled_back(layout: Layout, to: str, a: Bits, scale: Bits, place: int) -> t
 
 
 def _of_family(family: str) -> list[Model]:
-    isa = {"gfx942": "CDNA3", "gfx950": "CDNA4", "gfx12": "RDNA4"}[family]
+    isa = {"gfx942": "CDNA3", "gfx950": "CDNA4", "gfx12": "RDNA4", "gfx1250": "RDNA4"}[family]
     models = []
     for name, layout in FAMILIES[family].items():
         upper = name.upper()
@@ -173,7 +180,7 @@ def _of_family(family: str) -> list[Model]:
                 ("f32", "seed", "old", "byte select", "FP16_OVFL"),
                 "b32",
                 f"{isa}, VOP3A: V_CVT_SR_{upper}_F32, {SEED}; {OVFL}",
-                partial(_cvt_sr, layout, family == "gfx12"),
+                partial(_cvt_sr, layout, family.startswith("gfx12")),
                 f"{OF_SEED if family == 'gfx12' else OF_LITERAL}; {OF_INFINITY}",
             ),
             Model(
@@ -193,7 +200,24 @@ def _of_family(family: str) -> list[Model]:
                 "which NaN",
             ),
         ]
+    if family == "gfx1250":
+        return models + _scaled_by_eight()
     return models + (_scaled() if family == "gfx950" else [])
+
+
+def _scaled_by_eight() -> list[Model]:
+    """gfx1250 has no public ISA: the names are LLVM's, the words those of gfx950's conversions of two."""
+    return [
+        Model(
+            f"v_cvt_scalef32_pk8_{name}_f32",
+            (*["f32"] * 8, "scale", "ovfl"),
+            "b32, b32",
+            f"none for gfx1250; CDNA4, VOP3A: V_CVT_SCALEF32_PK_{name.upper()}_F32; {SCALE}; a pair of answers",
+            partial(_scaled_pk8, layout),
+            f"everything, strictly; {OF_INFINITY}; {OF_SCALE}",
+        )
+        for name, layout in FAMILIES["gfx1250"].items()
+    ]
 
 
 def _scaled() -> list[Model]:

@@ -1,0 +1,340 @@
+"""AMD's intrinsics: numbers of threads, lanes of a wave, conversions to and from fp8, MODE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.devices.emulator.engine import Machine
+from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, nothing
+from narrowgauge.devices.emulator.llvm_float import fp16_ovfl
+from narrowgauge.devices.emulator.llvm_text import HELD, Part, Value, bits
+from narrowgauge.devices.emulator.memory import Active, Array
+from narrowgauge.devices.emulator.models import amd, lanes
+from narrowgauge.devices.targets import TARGETS
+
+#: s_setreg: register 1 (MODE), from bit 23 on, one bit
+_FP16_OVFL = 1 | 23 << 6 | 0 << 11
+
+
+def special(name: str) -> Builder:
+    """A number of the thread or block."""
+    return lambda b: _once(b, lambda machine: machine.special(name))
+
+
+def wave_number(b: Build) -> Effect:
+    """llvm.amdgcn.wave.id: within the block."""
+    return _once(b, lambda machine: (machine.lane % machine.threads // machine.warp).astype(np.uint32))
+
+
+def _once(b: Build, function: Callable[[Machine], Array]) -> Effect:
+    (name,) = b.registers(b.kinds)
+    return lambda machine, active: machine.write(name, function(machine), active)
+
+
+def set_mode(b: Build) -> Effect:
+    """llvm.amdgcn.s.setreg on MODE.FP16_OVFL; other fields change what is not modelled."""
+    if b.number(0) != _FP16_OVFL:
+        raise NotExecuted(f"opcode {b.opcode} {b.number(0)}")
+    value = b.number(1)
+    b.named[OVERFLOW] = ()
+    return lambda machine, active: machine.write(OVERFLOW, np.array([value & 1], np.uint32), active)
+
+
+# --- the lanes of a wave ---------------------------------------------------------------------------------------------
+
+
+def _waves(machine: Machine, part: Part) -> Array:
+    """A register as uint32 (waves, lanes)."""
+    return machine.wide(part.read(machine)).astype(np.uint32).reshape(-1, machine.warp)
+
+
+def _active(machine: Machine, active: Active) -> Array:
+    here = np.ones(machine.lanes, bool) if active is None else active
+    return here.reshape(-1, machine.warp)
+
+
+def _narrow(b: Build) -> str:
+    """The kind of the result, which fits into a register of a lane."""
+    if len(b.kinds) != 1 or bits(b.kinds[0]) > 32 or b.kinds[0] == "i1":
+        raise NotExecuted(f"opcode {b.opcode} of {b.kinds}")
+    return b.kinds[0]
+
+
+def across(function: Callable[[Machine, Array, list[Part]], Array]) -> Callable[[Build], Effect]:
+    """An exchange within waves: ``function(machine, active, arguments)`` gives (waves, lanes) or (waves, 1)."""
+
+    def build(b: Build) -> Effect:
+        kind = _narrow(b)
+        (name,) = b.registers(b.kinds)
+        arguments = [b.scalar(i) for i in range(len(b.arguments))]
+
+        def effect(machine: Machine, active: Active) -> None:
+            found = function(machine, _active(machine, active), arguments)
+            wide = np.broadcast_to(found, (found.shape[0], machine.warp)).reshape(-1)
+            machine.write(name, wide.astype(HELD[kind]), active)
+
+        return effect
+
+    return build
+
+
+def _first_lane(machine: Machine, active: Array, arguments: list[Part]) -> Array:
+    return lanes.readfirstlane(_waves(machine, arguments[0]), active)[:, None]
+
+
+def _lane(machine: Machine, active: Array, arguments: list[Part]) -> Array:
+    number = lanes.readfirstlane(_waves(machine, arguments[1]), active).astype(np.int64)
+    return lanes.readlane(_waves(machine, arguments[0]), number)[:, None]
+
+
+def _pull(machine: Machine, active: Array, arguments: list[Part]) -> Array:
+    return lanes.ds_bpermute(_waves(machine, arguments[0]), _waves(machine, arguments[1]), active)
+
+
+def _push(machine: Machine, active: Array, arguments: list[Part]) -> Array:
+    return lanes.ds_permute(_waves(machine, arguments[0]), _waves(machine, arguments[1]), active)
+
+
+def _wave(b: Build) -> int:
+    return TARGETS[b.target].warp
+
+
+def dpp(b: Build) -> Effect:
+    """llvm.amdgcn.update.dpp(old, source, control, row mask, bank mask, bound_ctrl)."""
+    control, rows, banks, bound = (b.number(i) for i in range(2, 6))
+    try:
+        route = lanes.dpp(control, _wave(b), _wave(b) == 32)
+    except BadInput as error:
+        raise NotExecuted(f"opcode {b.opcode}: {error}") from error
+    return across(
+        lambda machine, active, arguments: lanes.update_dpp(
+            _waves(machine, arguments[0]), _waves(machine, arguments[1]), route, active, rows, banks, bool(bound)
+        )
+    )(b)
+
+
+def swizzle(b: Build) -> Effect:
+    """llvm.amdgcn.ds.swizzle; 0 from a lane that is not active."""
+    route = lanes.ds_swizzle(b.number(1), _wave(b))
+    return across(
+        lambda machine, active, arguments: np.where(active, _waves(machine, arguments[0]), np.uint32(0))[
+            :, route.source
+        ]
+    )(b)
+
+
+def permute16(other_row: bool) -> Builder:
+    """llvm.amdgcn.permlane(x)16(old, source, selects below, above, fetch inactive, bound_ctrl)."""
+
+    def build(b: Build) -> Effect:
+        low, high, fetch, bound = (b.number(i) for i in range(2, 6))
+        route = lanes.permlane16(low, high, _wave(b), other_row)
+
+        def apply(machine: Machine, active: Array, arguments: list[Part]) -> Array:
+            old, source = _waves(machine, arguments[0]), _waves(machine, arguments[1])
+            absent = np.zeros_like(old) if bound else old
+            readable = np.ones_like(active) if fetch else active
+            return np.where(readable[:, route.source], source[:, route.source], absent)
+
+        return across(apply)(b)
+
+    return build
+
+
+def permute64(b: Build) -> Effect:
+    """llvm.amdgcn.permlane64."""
+    route = lanes.permlane64(_wave(b))
+    return across(lambda machine, active, arguments: _waves(machine, arguments[0])[:, route.source])(b)
+
+
+def swap(size: Any) -> Builder:
+    """llvm.amdgcn.permlane16.swap and 32.swap(a, b, fetch inactive, bound_ctrl): both registers."""
+
+    def build(b: Build) -> Effect:
+        if b.kinds != ("i32", "i32"):
+            raise b.refuse()
+        names, first, second = b.registers(b.kinds), b.scalar(0), b.scalar(1)
+
+        def effect(machine: Machine, active: Active) -> None:
+            machine.whole_warps(active, b.opcode)
+            found = lanes.permlane_swap(_waves(machine, first), _waves(machine, second), size)
+            for name, value in zip(names, found, strict=True):
+                machine.write(name, value.reshape(-1), active)
+
+        return effect
+
+    return build
+
+
+# --- conversions -----------------------------------------------------------------------------------------------------
+
+
+def _model(b: Build, name: str) -> Any:
+    found = amd.models_of(b.target).get(name)
+    if found is None:
+        raise NotExecuted(f"opcode {b.opcode}: no model of {name} for {b.target}")
+    return found.run
+
+
+def _register(value: Value) -> Callable[[Machine], Array]:
+    """Parts as one register of 32 bits, the first lowest."""
+    if sum(bits(part.kind) for part in value) > 32:
+        raise NotExecuted("an operand of a conversion that is wider than a register")
+
+    def read(machine: Machine) -> Array:
+        whole, place = np.zeros(1, np.uint32), 0
+        for part in value:
+            whole = whole | part.read(machine).astype(np.uint32) << np.uint32(place)
+            place += bits(part.kind)
+        return whole
+
+    return read
+
+
+def _set_parts(machine: Machine, names: list[str], kinds: tuple[str, ...], whole: Array, active: Active) -> None:
+    """A register of 32 bits into the parts of a result."""
+    place = 0
+    for name, kind in zip(names, kinds, strict=True):
+        machine.write(name, (whole >> np.uint32(place)).astype(HELD[kind]), active)
+        place += bits(kind)
+
+
+def pack(name: str) -> Builder:
+    """llvm.amdgcn.cvt.pk.fp8.f32(a, b, old, word) and its like."""
+
+    def build(b: Build) -> Effect:
+        run, word = _model(b, name), b.number(3)
+        sources, names = [_register(a) for a in b.arguments[:3]], b.registers(b.kinds)
+
+        def effect(machine: Machine, active: Active) -> None:
+            found = run(*_alike(machine, sources), word, fp16_ovfl(machine)).first
+            _set_parts(machine, names, b.kinds, found, active)
+
+        return effect
+
+    return build
+
+
+def _alike(machine: Machine, sources: list[Callable[[Machine], Array]]) -> list[Array]:
+    values = [read(machine) for read in sources]
+    return list(np.broadcast_arrays(*values))
+
+
+def unpack(name: str, pair: bool) -> Builder:
+    """llvm.amdgcn.cvt.f32.fp8(source, byte) and cvt.pk.f32.fp8(source, word)."""
+
+    def build(b: Build) -> Effect:
+        run, place = _model(b, name), b.number(1)
+        source, names = _register(b.arguments[0]), b.registers(b.kinds)
+
+        def effect(machine: Machine, active: Active) -> None:
+            found = run(source(machine), place)
+            for register, answer in zip(names, found if pair else (found,), strict=True):
+                machine.write(register, answer.first, active)
+
+        return effect
+
+    return build
+
+
+def scaled_pack(kind: str, to: str) -> Builder:
+    """llvm.amdgcn.cvt.scalef32.pk.fp8.f32(old, a, b, scale, high) and of pairs (old, pair, scale, high)."""
+
+    def build(b: Build) -> Effect:
+        run, place = _model(b, f"v_cvt_scalef32_pk_{to}_{kind}"), b.number(len(b.arguments) - 1)
+        sources, names = [_register(a) for a in b.arguments[:-1]], b.registers(b.kinds)
+
+        def effect(machine: Machine, active: Active) -> None:
+            old, *given, scale = _alike(machine, sources)
+            mode = {} if to == "fp4" else {"ovfl": fp16_ovfl(machine)}
+            _set_parts(machine, names, b.kinds, run(*given, scale=scale, old=old, place=place, **mode).first, active)
+
+        return effect
+
+    return build
+
+
+def scaled_unpack(kind: str, source: str) -> Builder:
+    """llvm.amdgcn.cvt.scalef32.pk.f32.fp8(source, scale, high): two values."""
+
+    def build(b: Build) -> Effect:
+        run, place = _model(b, f"v_cvt_scalef32_pk_{kind}_{source}"), b.number(2)
+        reads, names = [_register(a) for a in b.arguments[:2]], b.registers(b.kinds)
+
+        def effect(machine: Machine, active: Active) -> None:
+            for name, to, answer in zip(names, b.kinds, run(*_alike(machine, reads), place), strict=True):
+                machine.write(name, answer.first.astype(HELD[to]), active)
+
+        return effect
+
+    return build
+
+
+def scaled_pack8(kind: str, to: str) -> Builder:
+    """llvm.amdgcn.cvt.scalef32.pk8.fp8.f32(eight, scale) and of narrower ones, which binary32 holds exactly."""
+
+    def build(b: Build) -> Effect:
+        run, eight, scale = _model(b, f"v_cvt_scalef32_pk8_{to}_f32"), b.arguments[0], b.scalar(1)
+        if len(eight) != 8 or b.kinds != ("i32", "i32"):
+            raise b.refuse()
+        names = b.registers(b.kinds)
+
+        def effect(machine: Machine, active: Active) -> None:
+            given = [amd.as_binary32(part.read(machine).astype(np.uint32), kind) for part in eight]
+            *values, by = np.broadcast_arrays(*given, scale.read(machine))
+            for name, answer in zip(names, run(*values, scale=by, ovfl=fp16_ovfl(machine)), strict=True):
+                machine.write(name, answer.first, active)
+
+        return effect
+
+    return build
+
+
+def toward_zero(b: Build) -> Effect:
+    """llvm.amdgcn.cvt.pkrtz: two float16."""
+    run, sources, names = _model(b, "v_cvt_pkrtz_f16_f32"), [_register(a) for a in b.arguments], b.registers(b.kinds)
+    return lambda machine, active: _set_parts(machine, names, b.kinds, run(*_alike(machine, sources)).first, active)
+
+
+def _hint(b: Build) -> Effect:
+    return nothing
+
+
+_WIDE, _FP8 = ("f32", "f16", "bf16"), ("fp8", "bf8")
+CALLS: dict[str, Builder] = {
+    **{f"llvm.amdgcn.workitem.id.{axis}": special(f"tid.{axis}") for axis in "xyz"},
+    **{f"llvm.amdgcn.workgroup.id.{axis}": special(f"ctaid.{axis}") for axis in "xyz"},
+    "llvm.amdgcn.wave.id": wave_number,
+    "llvm.amdgcn.s.setreg": set_mode,
+    "llvm.amdgcn.readfirstlane": across(_first_lane),
+    "llvm.amdgcn.readlane": across(_lane),
+    "llvm.amdgcn.ds.bpermute": across(_pull),
+    "llvm.amdgcn.ds.permute": across(_push),
+    "llvm.amdgcn.update.dpp": dpp,
+    "llvm.amdgcn.ds.swizzle": swizzle,
+    "llvm.amdgcn.permlane16": permute16(False),
+    "llvm.amdgcn.permlanex16": permute16(True),
+    "llvm.amdgcn.permlane64": permute64,
+    "llvm.amdgcn.permlane16.swap": swap(16),
+    "llvm.amdgcn.permlane32.swap": swap(32),
+    **{f"llvm.amdgcn.cvt.pk.{n}.f32": pack(f"v_cvt_pk_{n}_f32") for n in _FP8},
+    **{f"llvm.amdgcn.cvt.f32.{n}": unpack(f"v_cvt_f32_{n}", False) for n in _FP8},
+    **{f"llvm.amdgcn.cvt.pk.f32.{n}": unpack(f"v_cvt_pk_f32_{n}", True) for n in _FP8},
+    **{f"llvm.amdgcn.cvt.scalef32.pk.{n}.{k}": scaled_pack(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
+    **{f"llvm.amdgcn.cvt.scalef32.pk.{k}.{n}": scaled_unpack(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
+    **{f"llvm.amdgcn.cvt.scalef32.pk8.{n}.{k}": scaled_pack8(k, n) for n in _FP8 for k in _WIDE},
+    "llvm.amdgcn.cvt.pkrtz": toward_zero,
+    **dict.fromkeys(
+        (
+            "llvm.amdgcn.s.barrier.signal",  # the wait that follows is the barrier
+            "llvm.amdgcn.sched.barrier", "llvm.amdgcn.sched.group.barrier", "llvm.amdgcn.s.setprio",
+            "llvm.amdgcn.s.waitcnt", "llvm.amdgcn.iglp.opt", "llvm.assume",
+        ),
+        _hint,
+    ),
+}  # fmt: skip

@@ -1,0 +1,194 @@
+"""LLVM instructions on memory: addresses, loads and stores of global and shared memory, AMD's buffers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.devices.emulator.engine import Machine
+from narrowgauge.devices.emulator.llvm_build import Build, Builder, Effect, chosen, nothing
+from narrowgauge.devices.emulator.llvm_integer import promises, signed
+from narrowgauge.devices.emulator.llvm_text import HELD, Part, Tokens, Value, bits
+from narrowgauge.devices.emulator.memory import UNSIGNED, Active, Array
+
+GLOBAL, SHARED = ("p0", "p1", "p4"), "p3"
+
+
+def place(b: Build) -> Effect:
+    """getelementptr with one index."""
+    promises(b)
+    unit = b.tokens.type()
+    b.tokens.expect(",")
+    base = b.tokens.typed()
+    b.tokens.expect(",")
+    index = b.tokens.typed()
+    if len(index) != 1 or len(base) != 1 or b.tokens.left or base[0].kind not in (*GLOBAL, SHARED):
+        raise b.refuse()
+    held = HELD[base[0].kind]
+    size = held.type(sum(width_of(kind) for kind in unit))
+    narrow, wide = signed(index[0].kind), np.dtype(f"i{held.itemsize}")
+
+    def apply(address: Array, steps: Array) -> Array:
+        found: Array = address + steps.view(narrow).astype(wide).view(held) * size
+        return found
+
+    return b.compute((base[0].kind,), apply, base, index)
+
+
+def width_of(kind: str) -> int:
+    """Bytes of a part in memory."""
+    if bits(kind) < 8 or kind in ("p8", "records"):
+        raise NotExecuted(f"{kind} in memory")
+    return HELD[kind].itemsize
+
+
+def _plain(tokens: Tokens) -> Part:
+    """The address of an ordinary access."""
+    (address,) = tokens.typed()
+    if address.kind not in (*GLOBAL, SHARED):
+        raise tokens.refuse()
+    while tokens.accept(","):
+        if tokens.take() != "align":
+            raise tokens.refuse()
+        tokens.take()
+    if tokens.left:  # volatile, atomic
+        raise tokens.refuse()
+    return address
+
+
+def load(b: Build) -> Effect:
+    """load: part by part."""
+    kinds = b.tokens.type()
+    b.tokens.expect(",")
+    address = _plain(b.tokens)
+    widths, names = [width_of(kind) for kind in kinds], b.registers(kinds)
+
+    def effect(machine: Machine, active: Active) -> None:
+        lanes = chosen(machine, active)
+        here = machine.wide(address.read(machine))[lanes]
+        step = 0
+        for name, width, kind in zip(names, widths, kinds, strict=True):
+            at = here + here.dtype.type(step)
+            words = machine.shared.load(lanes, at, width) if address.kind == SHARED else machine.memory.load(at, width)
+            _spread(machine, active, name, lanes, words.view(HELD[kind]))
+            step += width
+
+    return effect
+
+
+def _spread(machine: Machine, active: Active, name: str, lanes: Array, words: Array) -> None:
+    """Write a register from the words of the active lanes."""
+    if active is not None:
+        full = np.zeros(machine.lanes, words.dtype)
+        full[lanes] = words
+        words = full
+    machine.write(name, words, active)
+
+
+def store(b: Build) -> Effect:
+    """store: part by part."""
+    value = b.tokens.typed()
+    b.tokens.expect(",")
+    address = _plain(b.tokens)
+    widths = [width_of(part.kind) for part in value]
+
+    def effect(machine: Machine, active: Active) -> None:
+        lanes = chosen(machine, active)
+        here = machine.wide(address.read(machine))[lanes]
+        step = 0
+        for part, width in zip(value, widths, strict=True):
+            words = machine.wide(part.read(machine))[lanes].view(UNSIGNED[width])
+            at = here + here.dtype.type(step)
+            if address.kind == SHARED:
+                machine.shared.store(lanes, at, words)
+            else:
+                machine.memory.store(at, words)
+            step += width
+
+    return effect
+
+
+# --- buffers ---------------------------------------------------------------------------------------------------------
+
+
+def make_buffer(b: Build) -> None:
+    """llvm.amdgcn.make.buffer.rsrc with stride 0: an address and a number of bytes."""
+    (base,), records = b.arguments[0], b.scalar(2)
+    if b.number(1) != 0:
+        raise NotExecuted(f"opcode {b.opcode} with a stride")
+    if bits(records.kind) == 64:
+        read = records.read
+    else:
+
+        def read(machine: Machine) -> Array:
+            return records.read(machine).astype(np.uint64)
+
+    b.alias((Part("p8", base.read), Part("records", read)))
+
+
+def _buffer(b: Build, first: int) -> tuple[Part, Part, Part, Part]:
+    """Base, size, and the two offsets of a raw access. The last argument is a hint for caches."""
+    if len(b.arguments[first]) != 2 or len(b.arguments) != first + 4:
+        raise b.refuse()
+    b.number(first + 3)
+    base, size = b.arguments[first]
+    return base, size, b.scalar(first + 1), b.scalar(first + 2)
+
+
+def _inside(machine: Machine, parts: tuple[Part, Part, Part, Part], step: int, width: int) -> tuple[Array, Array]:
+    """Which lanes are within the buffer, and their addresses. Out of range is what does not fit whole."""
+    base, size, offset, scalar = (machine.wide(part.read(machine)) for part in parts)
+    at = offset.astype(np.uint64) + np.uint64(step)
+    return at + np.uint64(width) <= size, base + at + scalar.astype(np.uint64)
+
+
+def buffer_load(b: Build) -> Effect:
+    """llvm.amdgcn.raw.ptr.buffer.load: 0 out of range, checked for each part."""
+    parts, names = _buffer(b, 0), b.registers(b.kinds)
+    kinds, widths = b.kinds, [width_of(kind) for kind in b.kinds]
+
+    def effect(machine: Machine, active: Active) -> None:
+        step = 0
+        for name, width, kind in zip(names, widths, kinds, strict=True):
+            inside, address = _inside(machine, parts, step, width)
+            lanes = np.flatnonzero(inside if active is None else inside & active)
+            if len(lanes) == machine.lanes:
+                words = machine.memory.load(address, width)
+            else:
+                words = np.zeros(machine.lanes, UNSIGNED[width])
+                words[lanes] = machine.memory.load(address[lanes], width)
+            machine.write(name, words.view(HELD[kind]), active)
+            step += width
+
+    return effect
+
+
+def buffer_store(b: Build) -> Effect:
+    """llvm.amdgcn.raw.ptr.buffer.store: nothing out of range, checked for each part."""
+    value: Value = b.arguments[0]
+    parts, widths = _buffer(b, 1), [width_of(part.kind) for part in b.arguments[0]]
+
+    def effect(machine: Machine, active: Active) -> None:
+        step = 0
+        for part, width in zip(value, widths, strict=True):
+            inside, address = _inside(machine, parts, step, width)
+            lanes = np.flatnonzero(inside if active is None else inside & active)
+            words = machine.wide(part.read(machine))[lanes].view(UNSIGNED[width])
+            machine.memory.store(address[lanes], words)
+            step += width
+
+    return effect
+
+
+def _fence(b: Build) -> Effect:
+    """fence: the engine has one order of all accesses."""
+    b.tokens.left.clear()
+    return nothing
+
+
+OPCODES: dict[str, Builder] = {"getelementptr": place, "load": load, "store": store, "fence": _fence}
+CALLS: dict[str, Builder] = {
+    "llvm.amdgcn.make.buffer.rsrc": make_buffer,
+    "llvm.amdgcn.raw.ptr.buffer.load": buffer_load,
+    "llvm.amdgcn.raw.ptr.buffer.store": buffer_store,
+}
