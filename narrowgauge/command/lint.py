@@ -37,7 +37,6 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.json:
         print_json({"files": len(paths), "findings": [_data(finding) for finding in found]})
     else:
-        width = screen().width
         show(screen(), [*map(_line, found), *_summary(found, len(paths), screen().width)])
     return Exit.FAILED if found else Exit.OK
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from narrowgauge.lint.rules import E8M0, FLOAT8, NUMBER
+from narrowgauge.lint.rules import NUMBER
 from narrowgauge.lint.site import Comment, Site, Source
 
 TOKEN = re.compile(
@@ -22,26 +22,12 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 DECLARES = {"namespace", "struct", "class", "union", "enum", "extern"}
-CASTS = {"static_cast", "reinterpret_cast"}
+#: types whose values are float8; a pointer to one, or its storage, is plumbing
+TYPE = re.compile(r"(nv_|hip_)?(fp8_|float8_|float_)e[45]m[23](fn|fnuz|_t|_fnuz)*$")
+#: what stands before a type that is called to cast
+CALLS = {"=", "(", ",", "return", "?", ":", "{", "+", "<<"}
 #: a routine of CUDA's or HIP's headers, and what it is told of values that are too large
 UNSATURATED = {"__nv_nosat", "__hip_nosat"}
-
-
-@dataclass(frozen=True)
-class Token:
-    kind: str
-    text: str
-    line: int
-    conditions: tuple[str, ...] = ()  #: of the #if around it
-
-
-@dataclass
-class Block:
-    """What stands between braces, with the head before them."""
-
-    head: range
-    body: range
-    kind: str  #: "declares", "function", or "inner"
 
 
 @dataclass
@@ -52,6 +38,29 @@ class Chain:
     conditions: list[str]
     outer: tuple[str, ...]
     branches: list[list[str]] = field(default_factory=lambda: [[]])
+    inner: list[str] = field(default_factory=list)  #: conditions of those inside it
+
+    @property
+    def guard(self) -> str:
+        """What it asks. One with an #else asks all that is asked inside it; an include guard does not."""
+        return " ".join([*self.conditions, *(self.inner if len(self.branches) > 1 else ())])
+
+
+@dataclass(frozen=True)
+class Token:
+    kind: str
+    text: str
+    line: int
+    chains: tuple[Chain, ...] = ()  #: the #if around it
+
+
+@dataclass
+class Block:
+    """What stands between braces, with the head before them."""
+
+    head: range
+    body: range
+    kind: str  #: "declares", "function", or "inner"
 
 
 def read(path: Path, text: str) -> Source:
@@ -79,7 +88,7 @@ def _tokens(text: str) -> tuple[list[Token], tuple[Comment, ...], list[Chain]]:
             if re.match(r"\s*#\s*define\b", spelled):
                 tokens += _defined(spelled, line, opened)
         elif kind != "string":
-            tokens.append(Token(kind, spelled, line, tuple(c.conditions[-1] for c in opened)))
+            tokens.append(Token(kind, spelled, line, tuple(opened)))
             for chain in opened:
                 chain.branches[-1].append(spelled.lower())
     return tokens, tuple(comments), chains
@@ -90,8 +99,9 @@ def _direct(spelled: str, line: int, opened: list[Chain], chains: list[Chain]) -
     word, rest = word.strip(), f"{word} {rest}".lower()
     for chain in opened:
         chain.branches[-1].append(rest)
+        chain.inner.append(rest)
     if word in ("if", "ifdef", "ifndef"):
-        opened.append(Chain(line, [rest], tuple(c.conditions[-1] for c in opened)))
+        opened.append(Chain(line, [rest], tuple(" ".join(c.conditions) for c in opened)))
         chains.append(opened[-1])
     elif word in ("else", "elif") and opened:
         opened[-1].conditions.append(f"{rest} {opened[-1].conditions[-1]}")
@@ -102,13 +112,13 @@ def _direct(spelled: str, line: int, opened: list[Chain], chains: list[Chain]) -
 
 def _defined(spelled: str, line: int, opened: list[Chain]) -> Iterator[Token]:
     """A macro's body, as a statement of its own."""
-    conditions = tuple(c.conditions[-1] for c in opened)
-    yield Token("sign", ";", line, conditions)
+    chains = tuple(opened)
+    yield Token("sign", ";", line, chains)
     for match in TOKEN.finditer(spelled.strip().removeprefix("#").strip().removeprefix("define")):
         if match.lastgroup in ("word", "number") or match[0] in "<>(),":
             place = line + spelled.count("\n", 0, spelled.find(match[0]))
-            yield Token(str(match.lastgroup), match[0], place, conditions)
-    yield Token("sign", ";", line, conditions)
+            yield Token(str(match.lastgroup), match[0], place, chains)
+    yield Token("sign", ";", line, chains)
 
 
 def _branch(chain: Chain, reader: _Reader) -> Site:
@@ -124,23 +134,22 @@ def _branch(chain: Chain, reader: _Reader) -> Site:
 class _Reader:
     def __init__(self, path: Path, tokens: list[Token]) -> None:
         self.tokens = tokens
-        self.file = path.stem.lower()
+        self.file = f"{path.parent.name} {path.stem}".lower()
         self.module = _words(tokens)
         self.blocks: list[Block] = []
         self.statements: list[range] = []
         self._divide()
 
     def sites(self) -> Iterator[Site]:
-        around = self._blocks_of_statements()
-        for statement, blocks in zip(self.statements, around, strict=True):
+        for statement in self.statements:
             for place in statement:
                 token = self.tokens[place]
                 if token.kind == "number" and NUMBER.fullmatch(token.text):
-                    yield self._site("number", token, token.text, statement, blocks)
-                elif token.text in CASTS:
-                    yield from self._cast(place, statement, blocks)
+                    yield self._site("number", token, token.text, statement)
+                elif TYPE.search(token.text.lower()):
+                    yield from self._cast(place, statement)
                 elif token.text.lower() in UNSATURATED:
-                    yield self._site("cast", token, token.text, statement, blocks)
+                    yield self._site("cast", token, token.text, statement)
 
     def _divide(self) -> None:
         """Statements and blocks. A brace that opens an initializer is a part of its statement."""
@@ -180,16 +189,8 @@ class _Reader:
             return Block(head, head, "inner" if inside else "function")
         return Block(head, head, "inner") if last in (":", "]") else None
 
-    def _blocks_of_statements(self) -> Iterator[list[Block]]:
-        """Of each statement the blocks that it is in, from the outermost."""
-        blocks = sorted(self.blocks, key=lambda b: (b.body.start, -b.body.stop))
-        for statement in self.statements:
-            place = statement.start
-            yield [b for b in blocks if b.body.start <= place < b.body.stop]
-
-    def _site(
-        self, kind: str, token: Token, text: str, statement: range, blocks: list[Block], operand: str = ""
-    ) -> Site:
+    def _site(self, kind: str, token: Token, text: str, statement: range, operand: str = "") -> Site:
+        blocks = sorted((b for b in self.blocks if statement.start in b.body), key=lambda b: b.body.start)
         functions = [b for b in blocks if b.kind == "function"]
         inner = [b for b in blocks if b.kind == "inner" and b.head != statement]
         words = self._words(statement)
@@ -199,20 +200,24 @@ class _Reader:
             text=text,
             statement=words,
             names=" ".join([self.file, *(self._words(b.head) for b in blocks if b.kind != "inner")]),
-            guards=" ".join([*token.conditions, *(self._words(b.head) for b in inner)]),
+            guards=" ".join([*(chain.guard for chain in token.chains), *(self._words(b.head) for b in inner)]),
             function=self._words(functions[0].body) if functions else words,
             module=self.module,
             operand=operand,
         )
 
-    def _cast(self, place: int, statement: range, blocks: list[Block]) -> Iterator[Site]:
-        """``static_cast<TYPE>(…)`` and ``reinterpret_cast<TYPE*>(…)`` where the type's name is of float8."""
-        stop = next((p for p in range(place, statement.stop) if self.tokens[p].text == "("), place)
-        named = self._words(range(place + 1, stop))
-        if FLOAT8.search(named) and not E8M0.search(named):
-            token = self.tokens[place]
-            operand = self._words(range(stop, statement.stop))
-            yield self._site("cast", token, f"{token.text}<{named}>", statement, blocks, operand)
+    def _cast(self, place: int, statement: range) -> Iterator[Site]:
+        """``static_cast<TYPE>(…)`` and ``TYPE(…)`` of a value; declarations, pointers and arguments are none."""
+        near = [self.tokens[p].text if p in statement else "" for p in range(place - 4, place + 3)]
+        while near[3] == "::":  # the name's own namespace
+            near[:4] = ["", "", *near[:2]]
+        *_, opens, before, _, after, then = near
+        template = (opens, before) == ("static_cast", "<") and (after, then) == (">", "(")
+        value = before in CALLS and after == "(" and then not in ("", ")")
+        if template or value:
+            stop = place + 2 if template else place + 1
+            text = f"static_cast<{near[4]}>" if template else f"{near[4]}(…)"
+            yield self._site("cast", self.tokens[place], text, statement, self._words(range(stop, statement.stop)))
 
     def _words(self, places: range) -> str:
         return _words(self.tokens[places.start : places.stop])

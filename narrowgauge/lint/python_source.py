@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.lint.rules import FLOAT8, NUMBER
+from narrowgauge.lint.rules import FLOAT8, NUMBER, VENDOR
 from narrowgauge.lint.site import Comment, Site, Source
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCOPES = (*FUNCTIONS, ast.ClassDef)
 COMPOUND = (*SCOPES, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
+#: elements from which on a list is data, not a pair of bounds
+LISTED = 4
 CASTS = {"to", "view", "astype", "type", "cast"}
 
 
@@ -41,17 +43,17 @@ class _Reader:
         self.tree = tree
         self.parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self.module = _words(tree)
-        self.file = path.stem.lower()
+        self.file = f"{path.parent.name} {path.stem}".lower()
         self.known: dict[int, str] = {}
 
     def sites(self) -> Iterator[Site]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-                if NUMBER.fullmatch(spelled := self._spelled(node)):
+                if NUMBER.fullmatch(spelled := self._spelled(node)) and not self._is_listed(node):
                     yield self._site("number", node, spelled)
             elif isinstance(node, ast.Call):
                 yield from self._cast(node)
-            elif isinstance(node, ast.If | ast.IfExp):
+            elif isinstance(node, ast.If | ast.IfExp) and VENDOR.search(self._words(node.test)):
                 yield self._branch(node)
 
     def _site(self, kind: str, node: ast.expr, text: str, operand: str = "") -> Site:
@@ -116,6 +118,11 @@ class _Reader:
         if id(node) not in self.known:
             self.known[id(node)] = _words(node)
         return self.known[id(node)]
+
+    def _is_listed(self, node: ast.AST) -> bool:
+        """Whether a number is one of many in a list: inputs of a test, sizes of tiles."""
+        above = next(n for n in self._around(node) if not isinstance(n, ast.UnaryOp))
+        return isinstance(above, ast.List | ast.Tuple) and len(above.elts) >= LISTED
 
     def _spelled(self, node: ast.Constant) -> str:
         line = self.lines[node.lineno - 1].encode()

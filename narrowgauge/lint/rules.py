@@ -23,12 +23,14 @@ E8M0 = re.compile(r"e8m0|exponent|mxfp|\bmx_|fp4|e2m1")
 BOUNDS = re.compile(r"a?max|a?min|cl[ai]mp|clip|bound|limit|range|satur|scale|quant")
 VENDOR = re.compile(r"\b_?(is_|on_|use_)?(hip|rocm|amd)(_available)?\b|__hip_|__hipcc__")
 ARCHITECTURE = re.compile(r"gfx|gcnarch|mi3\d\d|cdna|capability|hip_fp8_type|\barch|_arch")
-SCALE = re.compile(r"scale|\bsfs?\b|_sfs?\b|\bsf[a-z]?_|amax|_inv\b|inv_|dequant|qparam|gscale")
+SCALE = re.compile(r"scale|_s\b|\bsfs?\b|_sfs?\b|\bsf[a-z]?_|amax|_inv\b|inv_|dequant|qparam|gscale")
 CLAMPED = re.compile(r"cl[ai]mp|clip|minimum|maximum|\bf?max|\bf?min|_max\b|_min\b|amax|satur|satfinite|finfo|min_max")
 #: of values that were made, not measured: noise and constants do not overflow
 MADE = re.compile(r"\b(zeros|ones|empty|full|rand|randn|randint|arange|eye)(_like)?\b")
 BYTES = re.compile(r"\bu?int8\b|\buint8_t\b|\bint8_t\b")
-FNUZ_SAYS = re.compile(r"fnuz|float8e[45]b\d+|\b2(24|40)(\.0*)?f?(?![\w.])")
+FNUZ_SAYS = re.compile(r"e[45]m[23]_?fnuz\b|float8e[45]b\d+|\b2(24|40)(\.0*)?f?(?![\w.])")
+#: a name that asks for the flavour, and is no format's own
+ASKS = re.compile(r"(?<!e4m3)(?<!e5m2)(?<!e4m3_)(?<!e5m2_)fnuz")
 
 
 @dataclass(frozen=True)
@@ -81,16 +83,21 @@ def _by_vendor(site: Site) -> bool:
     if not VENDOR.search(site.statement) or ARCHITECTURE.search(f"{site.statement} {site.guards}"):
         return False
     told = [bool(FNUZ_SAYS.search(words) and FLOAT8.search(words)) for words in site.branches]
-    asked = any(FLAVOUR.search(site.guards) or ARCHITECTURE.search(words) for words in site.branches)
+    asked = any(ASKS.search(words) or ARCHITECTURE.search(words) for words in (site.guards, *site.branches))
     return any(told) and not all(told) and not asked
 
 
 def _is_float8_cast(site: Site) -> bool:
-    return not MADE.search(site.operand) and not E8M0.search(site.text)
+    """Of values that were neither made for a test nor are codes already."""
+    return not MADE.search(site.operand) and not FLOAT8.search(site.operand) and not E8M0.search(site.text)
 
 
 def _bare(site: Site) -> bool:
-    if SCALE.search(f"{site.function} {site.statement} {site.names}") or not _is_float8_cast(site):
+    if (
+        SCALE.search(f"{site.function} {site.statement} {site.names}")
+        or "saturat" in site.names
+        or not _is_float8_cast(site)
+    ):
         return False
     return not (is_view(site) and BYTES.search(f"{site.function} {site.statement}"))
 
@@ -103,7 +110,7 @@ def _unclamped(site: Site) -> bool:
 
 def is_view(site: Site) -> bool:
     """Whether bits are read anew, not values cast."""
-    return site.text.startswith((".view", "reinterpret_cast"))
+    return site.text.startswith(".view")
 
 
 RULES: dict[str, Rule] = {
