@@ -49,7 +49,7 @@ class _Reader:
     def sites(self) -> Iterator[Site]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-                if NUMBER.fullmatch(spelled := self._spelled(node)) and not self._is_listed(node):
+                if NUMBER.fullmatch(spelled := self._spelled(node)) and not self._is_data(node):
                     yield self._site("number", node, spelled)
             elif isinstance(node, ast.Call):
                 yield from self._cast(node)
@@ -63,7 +63,7 @@ class _Reader:
         guards = [n.test for n in around if isinstance(n, ast.If | ast.IfExp | ast.While) and not _inside(node, n.test)]
         statement = self._statement(node)
         return Site(
-            kind=kind,  # type: ignore[arg-type]
+            kind=kind,
             line=node.lineno,
             text=text,
             statement=statement,
@@ -101,6 +101,10 @@ class _Reader:
         """Of a compound statement only the part that the node is in, with a function's name."""
         part = node
         for above in self._around(node):
+            if isinstance(above, ast.keyword) and isinstance(part, ast.Constant | ast.UnaryOp):
+                return self._words(above)
+            if isinstance(above, ast.arguments):
+                return self._words(_given_to(above, part))
             if isinstance(above, COMPOUND):
                 return self._words(part)
             part = above
@@ -119,10 +123,19 @@ class _Reader:
             self.known[id(node)] = _words(node)
         return self.known[id(node)]
 
-    def _is_listed(self, node: ast.AST) -> bool:
-        """Whether a number is one of many in a list: inputs of a test, sizes of tiles."""
-        above = next(n for n in self._around(node) if not isinstance(n, ast.UnaryOp))
-        return isinstance(above, ast.List | ast.Tuple) and len(above.elts) >= LISTED
+    def _is_data(self, node: ast.AST) -> bool:
+        """Whether a number is one of many in a list (inputs of a test, sizes of tiles), or stands under its format."""
+        part = node
+        for above in self._around(node):
+            if isinstance(above, ast.List | ast.Tuple) and isinstance(part, ast.Constant | ast.UnaryOp):
+                return len(above.elts) >= LISTED
+            if isinstance(above, ast.Dict) and part in above.values:
+                key = above.keys[above.values.index(part)]
+                return key is not None and bool(FLOAT8.search(self._words(key)))
+            if isinstance(above, ast.stmt):
+                break
+            part = above
+        return False
 
     def _spelled(self, node: ast.Constant) -> str:
         line = self.lines[node.lineno - 1].encode()
@@ -131,6 +144,14 @@ class _Reader:
 
 def _inside(node: ast.AST, tree: ast.AST) -> bool:
     return any(n is node for n in ast.walk(tree))
+
+
+def _given_to(arguments: ast.arguments, default: ast.AST) -> ast.AST:
+    """The argument that has this default; all of them, if it is an annotation."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [*zip(reversed(positional), reversed(arguments.defaults), strict=False)]
+    pairs += [(arg, value) for arg, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
+    return next((arg for arg, value in pairs if value is default), arguments)
 
 
 def _last(node: ast.Name | ast.Attribute) -> str:

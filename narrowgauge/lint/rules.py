@@ -17,6 +17,13 @@ NUMBER = re.compile(r"(448|240|224|57344)(\.0*)?[fl]?|0x(7f|80)u?", re.IGNORECAS
 FLOAT8 = re.compile(r"fp8|float8|\bf8|_f8|e4m3|e5m2")
 #: said by code that already tells the flavours apart
 FLAVOUR = re.compile(r"fnuz|float8e[45]b\d")
+#: the chips whose float8 is FNUZ, or those of the same vendor whose is not
+CHIP = re.compile(r"gfx94|gfx950|gfx12|mi300|mi350|hip_fp8_type")
+#: in a condition: the number is chosen by the buffer's own format
+BY_FORMAT = re.compile(r"e4m3_?fn\b|float8e4nv|float8_?e5m?2?\b")
+#: what only casts: the scale is its caller's; and what makes the type
+CONVERTS = re.compile(r"cast|convert|conversion|cvt|dtype|satur")
+DEFINES = re.compile(r"\bfloat8\b|float_e[45]m[23]_t|numeric_conversion")
 #: element formats of these are OCP by definition, on every vendor's hardware
 OCP_BY_DEFINITION = re.compile(r"nvfp4|mxfp|fp4|e2m1|\bmx|_mx_|mx_")
 E8M0 = re.compile(r"e8m0|exponent|mxfp|\bmx_|fp4|e2m1")
@@ -52,7 +59,10 @@ def _is(site: Site, number: str) -> bool:
 
 
 def _told_apart(site: Site) -> bool:
-    return bool(FLAVOUR.search(f"{site.statement} {site.guards} {site.function} {site.names}"))
+    near = f"{site.statement} {site.guards}"
+    return bool(
+        FLAVOUR.search(f"{near} {site.function} {site.names}") or CHIP.search(near) or BY_FORMAT.search(site.guards)
+    )
 
 
 def _is_bound(site: Site) -> bool:
@@ -89,6 +99,8 @@ def _by_vendor(site: Site) -> bool:
 
 def _is_float8_cast(site: Site) -> bool:
     """Of values that were neither made for a test nor are codes already."""
+    if DEFINES.search(site.names):
+        return False
     return not MADE.search(site.operand) and not FLOAT8.search(site.operand) and not E8M0.search(site.text)
 
 
