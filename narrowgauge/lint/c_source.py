@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from narrowgauge.lint.rules import NUMBER
-from narrowgauge.lint.site import Comment, Site, Source
+from narrowgauge.lint.site import Comment, Kind, Site, Source
 
 TOKEN = re.compile(
     r"""
@@ -134,7 +134,7 @@ def _branch(chain: Chain, reader: _Reader) -> Site:
 class _Reader:
     def __init__(self, path: Path, tokens: list[Token]) -> None:
         self.tokens = tokens
-        self.file = f"{path.parent.name} {path.stem}".lower()
+        self.file, self.folder = path.stem.lower(), path.resolve().parent.name.lower()
         self.module = _words(tokens)
         self.blocks: list[Block] = []
         self.statements: list[range] = []
@@ -189,17 +189,18 @@ class _Reader:
             return Block(head, head, "inner" if inside else "function")
         return Block(head, head, "inner") if last in (":", "]") else None
 
-    def _site(self, kind: str, token: Token, text: str, statement: range, operand: str = "") -> Site:
+    def _site(self, kind: Kind, token: Token, text: str, statement: range, operand: str = "") -> Site:
         blocks = sorted((b for b in self.blocks if statement.start in b.body), key=lambda b: b.body.start)
         functions = [b for b in blocks if b.kind == "function"]
         inner = [b for b in blocks if b.kind == "inner" and b.head != statement]
         words = self._words(statement)
         return Site(
-            kind=kind,  # type: ignore[arg-type]
+            kind=kind,
             line=token.line,
             text=text,
             statement=words,
             names=" ".join([self.file, *(self._words(b.head) for b in blocks if b.kind != "inner")]),
+            folder=self.folder,
             guards=" ".join([*(chain.guard for chain in token.chains), *(self._words(b.head) for b in inner)]),
             function=self._words(functions[0].body) if functions else words,
             module=self.module,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.lint.rules import FLOAT8, NUMBER, VENDOR
-from narrowgauge.lint.site import Comment, Site, Source
+from narrowgauge.lint.site import Comment, Kind, Site, Source
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCOPES = (*FUNCTIONS, ast.ClassDef)
@@ -43,7 +43,7 @@ class _Reader:
         self.tree = tree
         self.parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self.module = _words(tree)
-        self.file = f"{path.parent.name} {path.stem}".lower()
+        self.file, self.folder = path.stem.lower(), path.resolve().parent.name.lower()
         self.known: dict[int, str] = {}
 
     def sites(self) -> Iterator[Site]:
@@ -56,7 +56,7 @@ class _Reader:
             elif isinstance(node, ast.If | ast.IfExp) and VENDOR.search(self._words(node.test)):
                 yield self._branch(node)
 
-    def _site(self, kind: str, node: ast.expr, text: str, operand: str = "") -> Site:
+    def _site(self, kind: Kind, node: ast.expr, text: str, operand: str = "") -> Site:
         around = list(self._around(node))
         scopes = [n for n in around if isinstance(n, SCOPES)]
         functions = [n for n in scopes if isinstance(n, FUNCTIONS)]
@@ -68,6 +68,7 @@ class _Reader:
             text=text,
             statement=statement,
             names=" ".join([self.file, *(scope.name.lower() for scope in scopes)]),
+            folder=self.folder,
             guards=" ".join(map(self._words, guards)),
             function=self._words(functions[-1]) if functions else statement,
             module=self.module,

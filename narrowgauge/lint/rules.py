@@ -59,16 +59,17 @@ def _is(site: Site, number: str) -> bool:
 
 
 def _told_apart(site: Site) -> bool:
+    """Whether the code around it asks for the flavour, the chip or the buffer's format already."""
     near = f"{site.statement} {site.guards}"
-    return bool(
-        FLAVOUR.search(f"{near} {site.function} {site.names}") or CHIP.search(near) or BY_FORMAT.search(site.guards)
-    )
+    if CHIP.search(near) or BY_FORMAT.search(site.guards):
+        return True
+    return FLAVOUR.search(f"{near} {site.function} {site.names}") is not None
 
 
 def _is_bound(site: Site) -> bool:
     """A number that stands where a bound of float8 does."""
     near = f"{site.statement} {site.guards} {site.names}"
-    if _told_apart(site) or OCP_BY_DEFINITION.search(near):
+    if _told_apart(site) or OCP_BY_DEFINITION.search(f"{near} {site.folder}"):
         return False
     written_as_float = "." in site.text
     if FLOAT8.search(near):
@@ -85,8 +86,10 @@ def _is_bound_by_name(site: Site) -> bool:
 def _is_nan_code(site: Site) -> bool:
     if site.text.lower().rstrip("u") not in ("0x7f", "0x80") or _told_apart(site):
         return False
+    if DEFINES.search(site.names):
+        return False
     near = f"{site.statement} {site.guards} {site.names}"
-    return bool(FLOAT8.search(near)) and not E8M0.search(f"{near} {site.function}")
+    return bool(FLOAT8.search(near)) and not E8M0.search(f"{near} {site.function} {site.folder}")
 
 
 def _by_vendor(site: Site) -> bool:
@@ -105,11 +108,7 @@ def _is_float8_cast(site: Site) -> bool:
 
 
 def _bare(site: Site) -> bool:
-    if (
-        SCALE.search(f"{site.function} {site.statement} {site.names}")
-        or "saturat" in site.names
-        or not _is_float8_cast(site)
-    ):
+    if SCALE.search(f"{site.function} {site.statement}") or CONVERTS.search(site.names) or not _is_float8_cast(site):
         return False
     return not (is_view(site) and BYTES.search(f"{site.function} {site.statement}"))
 

@@ -20,6 +20,7 @@ class Site:
     text: str  #: the place as it is spelled: ``448.0``, ``.to(torch.float8_e4m3fn)``, the test of a branch
     statement: str = ""  #: of the smallest statement, or of the head of a compound one
     names: str = ""  #: of the functions and classes around it, and of the file
+    folder: str = ""  #: of the file
     guards: str = ""  #: of the conditions under which it runs
     function: str = ""  #: of the whole function, its outer functions too; of the statement, if it is in none
     module: str = ""  #: of the whole file
