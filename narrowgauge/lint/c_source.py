@@ -177,6 +177,10 @@ class _Reader:
                 self.statements.append(range(start, place))
                 start = place + 1
         self.statements.append(range(start, len(self.tokens)))
+        for block, _ in opened:  # #if and #else may both open what is closed once
+            if block is not None:
+                block.body = range(block.head.start, len(self.tokens))
+                self.blocks.append(block)
         self.statements.sort(key=lambda s: s.start)
 
     def _opened(self, head: range, around: Sequence[Block]) -> Block | None:
