@@ -124,10 +124,15 @@ class _Reader:
             self.known[id(node)] = _words(node)
         return self.known[id(node)]
 
-    def _is_data(self, node: ast.AST) -> bool:
-        """Whether a number is one of many in a list (inputs of a test, sizes of tiles), or stands under its format."""
-        part = node
+    def _is_data(self, node: ast.Constant) -> bool:
+        """Whether a number is one of many in a list (inputs of a test, sizes of tiles), or stands under its format.
+
+        So is a whole number that is compared: a count, and no bound.
+        """
+        part: ast.AST = node
         for above in self._around(node):
+            if isinstance(above, ast.Compare) and part is node and isinstance(node.value, int):
+                return True
             if isinstance(above, ast.List | ast.Tuple) and isinstance(part, ast.Constant | ast.UnaryOp):
                 return len(above.elts) >= LISTED
             if isinstance(above, ast.Dict) and part in above.values:

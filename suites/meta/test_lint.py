@@ -82,6 +82,7 @@ LEFT_ALONE: list[tuple[str, str, str]] = [
     ("max_448", ".cu", "// kFp8Max = 448.f\nint threads = 448; /* fp8 448.f */\nconst char* s = \"fp8_max 448.f\";"),
     ("max_448", ".cu", "const char* s = R\"x(fp8_max = 448.f)x\";"),
     ("max_224", ".py", "import fp8\nresize = transforms.Resize(224)"),
+    ("max_224", ".py", "many = fp8_cache and 224 <= max_pages"),
     ("max_240", ".py", "FP8_BLOCKS = 240"),
     ("max_57344", ".cu", "constexpr int smem = 57344; // fp8 tile"),
     # the flavour is asked for
