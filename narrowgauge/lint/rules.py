@@ -131,7 +131,7 @@ RULES: dict[str, Rule] = {
             "max_448",
             "448 as a bound of float8",
             "448 is the largest of e4m3fn. The largest of e4m3fnuz is 240: with the bound 448 every value that is "
-            "scaled to more than 248 becomes NaN there, or 240.",
+            "scaled to 248 or more becomes NaN there, or 240.",
             "Take the bound from the format of the buffer: torch.finfo(dtype).max, or a constant that the host passes.",
             ("FMT05",),
             "number",
@@ -160,8 +160,9 @@ RULES: dict[str, Rule] = {
         Rule(
             "max_57344",
             "57344 as a bound of float8",
-            "57344 is the largest of e5m2 and of e5m2fnuz. Beyond 61440 the first gives infinity, the second has none "
-            "and gives NaN; and code that goes on to e4m3 needs 448 or 240.",
+            "57344 is the largest of e5m2 and of e5m2fnuz. From 61440 on a cast that does not saturate gives "
+            "infinity in the first, and NaN in the second, which has no infinity; and code that goes on to "
+            "e4m3 needs 448 or 240.",
             "Take the bound from the format of the buffer: torch.finfo(dtype).max.",
             ("FMT05",),
             "number",
@@ -191,7 +192,7 @@ RULES: dict[str, Rule] = {
             "unclamped_cast",
             "a cast to float8 with nothing that holds values below the largest",
             "1000 becomes 448 where the cast saturates, and NaN where it does not: torch until 2.12 and ml_dtypes give "
-            "NaN, torch from 2.13 and NVIDIA's instruction 448, AMD's by a mode bit.",
+            "NaN, torch from 2.13 (e4m3fn alone) and NVIDIA's instruction 448, AMD's by a mode bit.",
             "Clamp to the format's largest before the cast; keep NaN, if it is to be seen.",
             ("CAST05", "CAST06", "CAST07", "STATIC01"),
             "cast",

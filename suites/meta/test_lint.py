@@ -279,8 +279,32 @@ def test_reports_are_rows_of_coverage() -> None:
     assert all(rule.rows and re.search(r"\d", rule.why) for rule in RULES.values())
 
 
+@pytest.mark.parametrize(
+    ("value", "format", "policies"),
+    [
+        ("448", "e4m3fn", {"ocp_saturate": 0x7E, "ocp_nonsaturate": 0x7E}),
+        ("247", "e4m3fnuz", {"fnuz_nonsaturate": 0x7F}),
+        ("248", "e4m3fnuz", {"fnuz_nonsaturate": 0x80, "fnuz_saturate": 0x7F}),
+        ("61439", "e5m2", {"ocp_nonsaturate": 0x7B}),
+        ("61440", "e5m2", {"ocp_nonsaturate": 0x7C}),
+        ("61440", "e5m2fnuz", {"fnuz_nonsaturate": 0x80}),
+        (
+            "1000",
+            "e4m3fn",
+            {"torch_until_2_12": 0x7F, "ml_dtypes": 0x7F, "torch_from_2_13": 0x7E, "ptx_satfinite": 0x7E},
+        ),
+    ],
+)
+def test_the_numbers_in_why_are_so(
+    value: str, format: str, policies: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = as_json(["cast", value, format], capsys)["answers"]
+    assert {p: a["code"] for a in answers for p in a["policies"] if p in policies} == policies
+
+
 def test_the_page_names_every_rule_and_its_counts_add_up() -> None:
     assert re.findall(r"^\| `(\w+)` \| (.+?) \|", PAGE, re.MULTILINE) == [(r.name, r.looks_for) for r in RULES.values()]
+    assert [r.name for r in RULES.values() if r.why not in PAGE or r.remedy not in PAGE] == []
     counts = re.findall(r"^\| (\S+\.(?:py|cuh?|h)) \| (\d+) \| (\d+) \| (\d+) \|", PAGE, re.MULTILINE)
     numbers = [tuple(map(int, row[1:])) for row in counts]
     assert len({row[0] for row in counts}) == len(counts) >= 40
