@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "golden": {"narrowgauge.contracts", "narrowgauge.reference", "numpy", "safetensors"},
     "kernels_under_test": {"narrowgauge", "narrowgauge.contracts", "torch", "triton", "numpy", "ml_dtypes", "gfloat"},
     "devices": {"narrowgauge", "narrowgauge.contracts", "numpy"},
+    "lint": {"narrowgauge.contracts"},
     "ci": {"narrowgauge.contracts", "narrowgauge.version", "packaging"},
 }
 #: modules of devices that run in the child, and may import torch and Triton inside functions
