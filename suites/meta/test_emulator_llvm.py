@@ -199,6 +199,8 @@ NAN, INF, SNAN = 0x7FC00000, 0x7F800000, 0x7F800001
         ("call float @llvm.fma.f32(float %a, float %a, float %b)", f32(1 + 2.0**-12), f32(-1 - 2.0**-11),
          f32(2.0**-24)),
         ("call float @llvm.rint.f32(float %a)", f32(2.5, -0.5), f32(0, 0), f32(2, -0.0)),
+        ("call float @llvm.exp2.f32(float %a)", f32(-149, 3, -np.inf), f32(0, 0, 0), f32(2.0**-149, 8, 0)),
+        ("call float @llvm.log2.f32(float %a)", f32(2.0**-149, 0), f32(0, 0), f32(-149, -np.inf)),
         ("call float @llvm.floor.f32(float %a)", f32(-0.5), f32(0), f32(-1)),
         ("fadd float %a, f0x3B000000", f32(0), f32(0), f32(2.0**-9)),
         ("fadd float %a, 0x3F60000000000000", f32(0), f32(0), f32(2.0**-9)),
@@ -271,6 +273,17 @@ def test_scaled_fp8() -> None:
     assert [hex(v) for v in run(body, f32(4, 1e9), target="gfx950")] == ["0x30400000", "0x307e0000"]
     with pytest.raises(NotExecuted, match=r"opcode llvm\.amdgcn\.cvt\.scalef32\.pk\.fp8\.f32.*gfx942"):
         run(body, f32(4), target="gfx942")
+
+
+def test_fp8_by_eight() -> None:
+    body = f"""{OVFL}
+{inputs("float", 1)}
+  %v = insertelement <8 x float> <float 1.0, float 2.0, float 4.0, float 8.0, float 0.0, float 0.0, float 0.0, float 0.0>, float %a, i64 6
+  %c = call <2 x i32> @llvm.amdgcn.cvt.scalef32.pk8.fp8.f32(<8 x float> %v, float 2.0)
+  %r = bitcast <2 x i32> %c to i64
+{output("i64")}"""  # noqa: E501
+    # 0.5, 1, 2, 4 are 0x30, 0x38, 0x40, 0x48; beyond the largest is 0x7E
+    assert [hex(v) for v in run(body, f32(1, 1e9), target="gfx1250")] == ["0x30000048403830", "0x7e000048403830"]
 
 
 # --- control flow ----------------------------------------------------------------------------------------------------
