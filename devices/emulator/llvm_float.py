@@ -307,6 +307,17 @@ def whole(function: Callable[[Array], Array]) -> Builder:
     return build
 
 
+def _nearest(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A function of float64 for float32: its best answer. Refuses float64, of which NumPy's last bit is not known."""
+
+    def apply(x: Array) -> Array:
+        if x.dtype != np.float32:
+            raise NotExecuted("opcode llvm.exp2 or llvm.log2 of double")
+        return function(x.astype(np.float64)).astype(np.float32)
+
+    return apply
+
+
 def saturated(is_signed: bool) -> Builder:
     """llvm.fptosi.sat, llvm.fptoui.sat."""
     return lambda b: to_integer(is_signed, b.kinds, b, b.arguments[0])
@@ -325,6 +336,8 @@ CALLS: dict[str, Builder] = {
     "llvm.maximum": model("v_maximum_f32"), "llvm.minimum": model("v_minimum_f32"), "llvm.amdgcn.fmed3": median,
     "llvm.floor": whole(np.floor), "llvm.ceil": whole(np.ceil), "llvm.trunc": whole(np.trunc),
     "llvm.rint": whole(np.rint), "llvm.roundeven": whole(np.rint), "llvm.sqrt": whole(np.sqrt),
+    # the code generator scales around v_exp_f32 and v_log_f32: subnormals are kept, one ulp stays open
+    "llvm.exp2": whole(_nearest(np.exp2)), "llvm.log2": whole(_nearest(np.log2)),
     "llvm.amdgcn.exp2": model("v_exp_f32"), "llvm.amdgcn.log": model("v_log_f32"),
     "llvm.amdgcn.rcp": model("v_rcp_f32"),
     "llvm.amdgcn.rsq": model("v_rsq_f32"), "llvm.amdgcn.sqrt": model("v_sqrt_f32"),

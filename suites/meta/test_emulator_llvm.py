@@ -115,6 +115,8 @@ def s(x: int) -> int:
         ("udiv i32 %a, %b", [a // b for a, b in zip(A, B, strict=True)]),
         ("urem i32 %a, %b", [a % b for a, b in zip(A, B, strict=True)]),
         ("sdiv i32 %a, 7", [int(s(a) / 7) & M for a in A]),
+        ("sdiv i32 %a, -7", [int(s(a) / -7) & M for a in A]),
+        ("srem i32 %a, -7", [(s(a) - int(s(a) / -7) * -7) & M for a in A]),
         ("srem i32 %a, 7", [(s(a) - int(s(a) / 7) * 7) & M for a in A]),
         ("tail call i32 @llvm.smax.i32(i32 %a, i32 %b)", [max(s(a), s(b)) & M for a, b in zip(A, B, strict=True)]),
         ("call noundef i32 @llvm.smin.i32(i32 %a, i32 %b)", [min(s(a), s(b)) & M for a, b in zip(A, B, strict=True)]),
@@ -199,6 +201,8 @@ NAN, INF, SNAN = 0x7FC00000, 0x7F800000, 0x7F800001
         ("call float @llvm.fma.f32(float %a, float %a, float %b)", f32(1 + 2.0**-12), f32(-1 - 2.0**-11),
          f32(2.0**-24)),
         ("call float @llvm.rint.f32(float %a)", f32(2.5, -0.5), f32(0, 0), f32(2, -0.0)),
+        ("call float @llvm.exp2.f32(float %a)", f32(-149, 3, -np.inf), f32(0, 0, 0), f32(2.0**-149, 8, 0)),
+        ("call float @llvm.log2.f32(float %a)", f32(2.0**-149, 0), f32(0, 0), f32(-149, -np.inf)),
         ("call float @llvm.floor.f32(float %a)", f32(-0.5), f32(0), f32(-1)),
         ("fadd float %a, f0x3B000000", f32(0), f32(0), f32(2.0**-9)),
         ("fadd float %a, 0x3F60000000000000", f32(0), f32(0), f32(2.0**-9)),
@@ -209,6 +213,7 @@ def test_floats(line: str, a: list[int], b: list[int], expected: list[int]) -> N
 
 
 def test_float_comparisons() -> None:
+    assert apply("fcmp oeq bfloat %a, 1.5", "bfloat", [0x3FC0, 0x3FC1], to="i1") == [1, 0]
     a, b = [*f32(1, 2, 0.0), NAN], f32(2, 2, -0.0, 1)
     table = {
         "olt": [1, 0, 0, 0], "ult": [1, 0, 0, 1], "oeq": [0, 1, 1, 0], "une": [1, 0, 0, 1], "one": [1, 0, 0, 0],
@@ -273,6 +278,17 @@ def test_scaled_fp8() -> None:
         run(body, f32(4), target="gfx942")
 
 
+def test_fp8_by_eight() -> None:
+    body = f"""{OVFL}
+{inputs("float", 1)}
+  %v = insertelement <8 x float> <float 1.0, float 2.0, float 4.0, float 8.0, float 0.0, float 0.0, float 0.0, float 0.0>, float %a, i64 6
+  %c = call <2 x i32> @llvm.amdgcn.cvt.scalef32.pk8.fp8.f32(<8 x float> %v, float 2.0)
+  %r = bitcast <2 x i32> %c to i64
+{output("i64")}"""  # noqa: E501
+    # 0.5, 1, 2, 4 are 0x30, 0x38, 0x40, 0x48; beyond the largest is 0x7E
+    assert [hex(v) for v in run(body, f32(1, 1e9), target="gfx1250")] == ["0x30000048403830", "0x7e000048403830"]
+
+
 # --- control flow ----------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +309,22 @@ done:                                             ; preds = %loop, %3
   %r = phi i32 [ 0, %3 ], [ %y, %loop ]
 {output("i32")}"""
     assert list(run(body, [0, 1, 2, 3, 4, 5, 10])) == [0, 1, 1, 2, 3, 5, 55]
+
+
+def test_phis_that_exchange_their_values() -> None:
+    body = f"""{inputs("i32", 1)}
+  br label %loop
+loop:
+  %x = phi i32 [ 5, %3 ], [ %y, %loop ]
+  %y = phi i32 [ 9, %3 ], [ %x, %loop ]
+  %i = phi i32 [ 0, %3 ], [ %next, %loop ]
+  %next = add i32 %i, 1
+  %more = icmp ult i32 %next, %a
+  br i1 %more, label %loop, label %done
+done:
+  %r = sub i32 %y, %x
+{output("i32")}"""
+    assert list(run(body, [1, 2, 3])) == [4, M - 3, 4]
 
 
 def test_a_phi_of_a_vector() -> None:
@@ -345,6 +377,23 @@ no:
     assert list(run(body, list(range(64)))) == [0] * 10 + [10] * 54
 
 
+@pytest.mark.parametrize(
+    ("fetch", "bound", "expected"), [("true", "false", 20), ("false", "true", 0), ("false", "false", 7)]
+)
+def test_a_lane_that_is_not_active_is_fetched_or_not(fetch: str, bound: str, expected: int) -> None:
+    """Lanes 0 to 15 read lane 20, which went another way."""
+    body = f"""{inputs("i32", 1)}
+  %low = icmp ult i32 %a, 16
+  br i1 %low, label %yes, label %no
+yes:
+  %f = call i32 @llvm.amdgcn.permlanex16.i32(i32 7, i32 %a, i32 1145324612, i32 1145324612, i1 {fetch}, i1 {bound})
+  br label %no
+no:
+  %r = phi i32 [ 99, %3 ], [ %f, %yes ]
+{output("i32")}"""
+    assert list(run(body, list(range(32)), target="gfx1100")) == [expected] * 16 + [99] * 16
+
+
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 EXCHANGE = """  %at = shl i32 %id, 2
@@ -376,6 +425,7 @@ def test_buffers() -> None:
     # the words of memory are 0, 8, 12, -2^31: the second lane reads 8, the third 0:12, the last is out of range
     assert list(run(body.format(size=2147483646), [0, 8, 12, -(1 << 31)])) == [0, 8, 12 << 32, 0]
     assert list(run(body.format(size=20), [0, 8, 12, 16])) == [0, 8, 12 << 32, 12]  # parts beyond the size are 0
+    assert list(run(body.format(size=28), [0, 0, 0, -1, 24])) == [0, 0, 0, 0, M]  # of the word -1 the lower half
     with pytest.raises(KernelError, match=r"probe at probe\.py:7, .*out of bounds: load of 4 bytes at 0x"):
         run(body.format(size=2147483646), [0, 1 << 20])
     store = f"""{inputs("i32", 1)}

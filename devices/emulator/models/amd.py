@@ -212,7 +212,7 @@ def _scaled_by_eight() -> list[Model]:
             f"v_cvt_scalef32_pk8_{name}_f32",
             (*["f32"] * 8, "scale", "ovfl"),
             "b32, b32",
-            f"none for gfx1250; CDNA4, VOP3A: V_CVT_SCALEF32_PK_{name.upper()}_F32; {SCALE}; a pair of answers",
+            f"CDNA4, VOP3A: V_CVT_SCALEF32_PK_{name.upper()}_F32 (gfx1250 has no public ISA); {SCALE}; two answers",
             partial(_scaled_pk8, layout),
             f"everything, strictly; {OF_INFINITY}; {OF_SCALE}",
         )
