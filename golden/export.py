@@ -46,7 +46,8 @@ def contents(folder: Path, formats: Sequence[str] = (), kinds: Sequence[str] = (
             raise unknown("kind of file", kind, KINDS)
     files: dict[str, bytes] = {}
     listed: dict[str, dict[str, Any]] = {}
-    for family in _chosen(formats):
+    chosen = _chosen(formats)
+    for family in chosen:
         tensors = load(family, folder)
         for kind in kinds or KINDS:
             for name, content in KINDS[kind](family, tensors):
@@ -63,7 +64,7 @@ def contents(folder: Path, formats: Sequence[str] = (), kinds: Sequence[str] = (
     source = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()
     # The library that reads tensors gives them in any order.
     manifest = {"schema": SCHEMA, "golden_manifest_sha256": source, "files": dict(sorted(listed.items()))}
-    return files | {"README.txt": _readme(_chosen(formats), kinds or list(KINDS)).encode(), NAME: _json(manifest)}
+    return files | {"README.txt": _readme(chosen, kinds or list(KINDS)).encode(), NAME: _json(manifest)}
 
 
 def _readme(chosen: Sequence[Family], kinds: Sequence[str]) -> str:

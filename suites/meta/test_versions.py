@@ -64,7 +64,7 @@ def test_a_policy_says_for_which_versions_it_was_measured(policy: NamedPolicy) -
     assert mine[-1] in policy.authority
 
 
-@pytest.mark.parametrize("library", sorted(versions.KERNELS))
+@pytest.mark.parametrize("library", versions.KERNELS)
 def test_the_data_is_whole(library: str) -> None:
     """Every version has each source of a format or none; every kernel has a version; a cast one answer a version."""
     for v in DATA.versions_of(library):

@@ -45,7 +45,8 @@ from narrowgauge.suites.meta.measure_torch import PROBES, WIDE
 
 DATA = Path(__file__).with_name("versions.json")
 KERNELS = {
-    library: tuple(k for k, of in proof.LIBRARIES.items() if of == library) for library in set(proof.LIBRARIES.values())
+    library: tuple(k for k, of in proof.LIBRARIES.items() if of == library)
+    for library in dict.fromkeys(proof.LIBRARIES.values())
 }
 #: a cast: kernel, source, destination
 Key = tuple[str, str, str]
