@@ -35,12 +35,12 @@ class Behaviour:
     patched: tuple[Patch, ...] = ()  #: each changes the codes of the last cast
     after: tuple[Callable[[Buffers], Buffers], ...] = ()  #: each changes the outputs
 
-    def run(self, x: Coded) -> Buffers:
-        """The outputs for one input tensor."""
+    def run(self, x: Coded, given: Buffers | None = None) -> Buffers:
+        """The outputs for one input tensor, and what a recipe is given beside it."""
         if self.recipe is None:
             outputs = {"codes": self.last_cast(x)}
         else:
-            outputs = quantize(x, self.recipe, self.format, self.last_cast)
+            outputs = quantize(x, self.recipe, self.format, self.last_cast, given)
         for change in self.after:
             outputs = change(outputs)
         return outputs

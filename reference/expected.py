@@ -15,10 +15,10 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.behaviour import Behaviour, behaviour_of
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
-from narrowgauge.reference.quantize import elements, row_amax, scale_and_encode
-from narrowgauge.reference.steps import F32
+from narrowgauge.reference.quantize import block_values, elements, statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,7 @@ def _quantize_interval(behaviour: Behaviour, x: Interval) -> Expected:
     """Bounds of codes and scale from the corners: each stage is monotone in amax, and in the element for its sign."""
     recipe = behaviour.recipe
     assert recipe is not None
+    _check_monotone(recipe)
     low, high = to_float32(x.low), to_float32(x.high)
     if np.isnan(low).any() or np.isnan(high).any():
         raise BadInput("an input interval with NaN has no order; give NaN elements exactly, in a row of their own")
@@ -92,19 +93,22 @@ def _quantize_interval(behaviour: Behaviour, x: Interval) -> Expected:
         nearest = np.where((low <= 0) & (high >= 0), np.float32(0), np.minimum(np.abs(low), np.abs(high)))
         farthest = np.maximum(np.abs(low), np.abs(high))
         corners = [
-            scale_and_encode(row_amax(end.astype(np.float32), recipe), recipe, behaviour.format)
+            block_values(statistics(end.astype(np.float32), recipe), recipe, behaviour.format, x.format, {})
             for end in (nearest, farthest)
         ]
         codes = [
-            elements(end, encode, recipe, behaviour.format, behaviour.last_cast)
+            elements(end, values, recipe, behaviour.format, behaviour.last_cast)
             for end in (low, high)
-            for _, encode in corners
+            for values in corners
         ]
-    return {"codes": _hull(codes), "scale": _hull([_as_coded(scale) for scale, _ in corners])}
+    returned = [name for name in recipe.outputs(behaviour.format) if name != "codes"]
+    return {"codes": _hull(codes)} | {name: _hull([v[f"{name} as stored"] for v in corners]) for name in returned}
 
 
-def _as_coded(scale: F32) -> Coded:
-    return Coded("float32", scale.view(np.uint32))
+def _check_monotone(recipe: Recipe) -> None:
+    """Raise ``BadInput`` for a recipe of which the corners do not bound what lies between."""
+    if recipe.inputs or not {str(chain[0]) for _, chain in recipe.steps}.isdisjoint(("min", "max")):
+        raise BadInput(f"recipe {recipe.name!r}: what it gives for an interval of inputs is not derived")
 
 
 def _hull(corners: list[Coded]) -> Interval:

@@ -1,55 +1,181 @@
-"""Run a recipe: a matrix becomes codes and scales."""
+"""Run a recipe: a matrix becomes codes, scales, and whatever else the recipe computes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.contracts.recipe import INPUTS, OF_TENSOR, RETURNED, ROUNDED_TO, TENSOR, Blocks, Recipe
 from narrowgauge.reference import policies
-from narrowgauge.reference.fast_codec import cast, to_float32
-from narrowgauge.reference.steps import CLAMPS, F32, run_chain
+from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
+from narrowgauge.reference.steps import F32, STEPS, operands_of, run_chain
 
 #: float32 values to codes: the last step of a recipe
 LastCast = Callable[[Coded], Coded]
+#: name of a value of a recipe -> float32, one for each block, or [1, 1]
+Values = dict[str, Any]
+#: so many elements are scaled and cast at once, so that memory stays a few times the input's
+_BAND = 1 << 20
+_MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 
 
-def quantize(x: Coded, recipe: Recipe, format_name: str, last_cast: LastCast | None = None) -> dict[str, Coded]:
-    """``codes`` [rows, columns] and ``scale`` float32 [rows, 1] of a matrix x [rows, columns].
+def quantize(
+    x: Coded,
+    recipe: Recipe,
+    format_name: str,
+    last_cast: LastCast | None = None,
+    given: Mapping[str, Coded] | None = None,
+) -> dict[str, Coded]:
+    """``codes`` [rows, columns] of a matrix x [rows, columns], and what the recipe returns beside them.
 
-    ``last_cast`` replaces the recipe's own. Raises ``BadInput`` unless x has two axes.
+    ``given`` are the recipe's inputs: a scale float32 of the shape of the blocks' grid or [1, 1]; a global scale
+    [1, 1]. ``last_cast`` replaces the recipe's own. Raises ``BadInput`` for another shape, a matrix that the blocks do
+    not divide, or an input that is missing or cannot be (see ``check_given``).
     """
     if x.data.ndim != 2:
         raise BadInput(f"quantize: x has shape {x.shape}; expected [rows, columns]")
-    matrix = to_float32(x)
     with np.errstate(all="ignore"):
-        scale, encode = scale_and_encode(row_amax(matrix, recipe), recipe, format_name)
-        codes = elements(matrix, encode, recipe, format_name, last_cast or own_cast(recipe, format_name))
-    return {"codes": codes, "scale": Coded("float32", scale.view(np.uint32))}
+        matrix = to_float32(x)
+        values = block_values(statistics(matrix, recipe), recipe, format_name, x.format, given or {})
+        codes = elements(matrix, values, recipe, format_name, last_cast or own_cast(recipe, format_name))
+    return {"codes": codes} | {
+        name: values[f"{name} as stored"] for name in recipe.outputs(format_name) if name != "codes"
+    }
 
 
-def row_amax(matrix: F32, recipe: Recipe) -> F32:
-    """The largest magnitude of each row, [rows, 1]. An empty row has 0."""
-    reduce = np.fmax.reduce if recipe.amax_nan == "drop" else np.maximum.reduce
-    # C's fmax and the GPUs' drop any NaN; numpy's returns NaN for a signalling one, so those are quieted first.
-    magnitude = np.where(np.isnan(matrix), np.float32(np.nan), np.abs(matrix))
-    amax: F32 = reduce(magnitude, axis=1, keepdims=True, initial=np.float32(0))
-    return amax
+@dataclass(frozen=True)
+class Statistics:
+    """What a recipe can ask of the blocks of a matrix, float32 of the shape of their grid."""
+
+    grid: tuple[int, int]
+    found: Mapping[str, F32]
 
 
-def scale_and_encode(amax: F32, recipe: Recipe, format_name: str) -> tuple[F32, F32]:
-    """The dequantization scale, and the operand that the elements meet. Each may be computed from the other."""
+def statistics(matrix: F32, recipe: Recipe) -> Statistics:
+    """Those that the recipe uses. A block without elements has 0."""
+    grid = recipe.blocks.grid(*matrix.shape)
+    makers: dict[str, Callable[[], F32]] = {
+        "amax": lambda: _amax(matrix, recipe.blocks, grid, recipe.amax_nan),
+        "tensor_amax": lambda: _amax(matrix, TENSOR, (1, 1), recipe.amax_nan),
+        "min": lambda: _extreme(matrix, recipe.blocks, grid, np.fmin),
+        "max": lambda: _extreme(matrix, recipe.blocks, grid, np.fmax),
+    }
+    return Statistics(grid, {name: makers[name]() for name in makers.keys() & operands_of(recipe)})
+
+
+def _bands(matrix: npt.NDArray[Any], blocks: Blocks) -> Iterator[tuple[slice, slice]]:
+    """Rows in bands of whole blocks, with the rows of the grid that they are."""
+    rows, columns = matrix.shape
+    each = blocks.rows or max(rows, 1)
+    if blocks.rows == 0:  # rows share a scale: any band will do
+        each, grid_each = 1, 0
+    else:
+        grid_each = 1
+    count = max(1, _BAND // max(1, each * columns))
+    for first in range(0, -(-rows // each), count):
+        last = min(first + count, -(-rows // each))
+        yield slice(first * each, min(last * each, rows)), slice(first, last) if grid_each else slice(0, 1)
+
+
+def _blocked(band: npt.NDArray[Any], blocks: Blocks, grid_columns: int) -> npt.NDArray[Any]:
+    """A band as [blocks down, rows of a block, blocks across, columns of a block], padded with zeros where ragged."""
+    rows, columns = band.shape
+    r, c = blocks.rows or max(rows, 1), blocks.columns or max(columns, 1)
+    down = -(-rows // r)
+    if (down * r, grid_columns * c) != (rows, columns):
+        band = np.pad(band, ((0, down * r - rows), (0, grid_columns * c - columns)))
+    return band.reshape(down, r, grid_columns, c)
+
+
+def _amax(matrix: F32, blocks: Blocks, grid: tuple[int, int], nan: str) -> F32:
+    """The largest magnitude of each block: by patterns, which are ordered as magnitudes are, NaN above infinity."""
+    found = np.zeros(grid, np.uint32)
+    for rows, places in _bands(matrix, blocks):
+        magnitude = matrix[rows].view(np.uint32) & _MAGNITUDE
+        if nan == "drop":
+            magnitude[magnitude > _INFINITY] = 0
+        largest = _blocked(magnitude, blocks, grid[1]).max(axis=(1, 3), initial=0)
+        np.maximum(found[places], largest, out=found[places])
+    found[found > _INFINITY] = 0x7FC00000
+    return found.view(np.float32)
+
+
+def _extreme(matrix: F32, blocks: Blocks, grid: tuple[int, int], reduce: np.ufunc) -> F32:
+    """The smallest or largest element of each block. NaN is dropped, and so is the padding of a ragged block."""
+    found = np.full(grid, np.nan, np.float32)
+    for rows, places in _bands(matrix, blocks):
+        band = matrix[rows]
+        r, c = blocks.rows or max(band.shape[0], 1), blocks.columns or max(band.shape[1], 1)
+        down = -(-band.shape[0] // r)
+        padded = np.full((down * r, grid[1] * c), np.nan, np.float32)
+        padded[: band.shape[0], : band.shape[1]] = band
+        each = reduce.reduce(padded.reshape(down, r, grid[1], c), axis=(1, 3))
+        found[places] = reduce(found[places], each)
+    return np.where(np.isnan(found), np.float32(0), found)
+
+
+def block_values(
+    seen: Statistics,
+    recipe: Recipe,
+    format_name: str,
+    source: str,
+    given: Mapping[str, Coded],
+    steps: Mapping[str, Callable[..., Any]] = STEPS,
+) -> Values:
+    """Every named value of a recipe, and under "NAME as stored" the codes of those that are returned."""
     bound = np.float32(recipe.destination(format_name).bound)
-    context: dict[str, object] = {"amax": amax, "bound": bound, "1/bound": np.float32(1) / bound}
-    for name, chain in recipe.constants:
-        context[name] = run_chain(chain, context)
-    chains = {"scale": recipe.scale, "encode": recipe.encode}
-    for name in sorted(chains, key=lambda n: chains[n][0] != "amax"):
-        context[name] = run_chain(chains[name], context)
-    return np.asarray(context["scale"], np.float32), np.asarray(context["encode"], np.float32)
+    values: Values = dict(seen.found) | {"bound": bound, "1/bound": np.float32(1) / bound}
+    values |= {name: name for name in ROUNDED_TO} | {"source": source}
+    for name in recipe.inputs:
+        values[name] = given_values(name, given, seen.grid)
+    if recipe.static:
+        values["stored"] = values["scale"]
+    for name, chain in recipe.steps:
+        shape = (1, 1) if name in OF_TENSOR else seen.grid
+        values[name] = np.broadcast_to(np.asarray(run_chain(chain, values, steps), np.float32), shape)
+        if name in RETURNED:
+            values[f"{name} as stored"] = _stored(name, values[name], recipe)
+        if name == "scale":
+            values["stored"] = to_float32(values["scale as stored"])
+    return values
+
+
+def _stored(name: str, value: F32, recipe: Recipe) -> Coded:
+    if name == "zero_point":
+        whole = np.clip(np.nan_to_num(value.astype(np.float64)), -(2.0**31), 2.0**31 - 1)
+        return Coded("int32", whole.astype(np.int64).astype(np.uint32))
+    exact = Coded("float32", np.ascontiguousarray(value).view(np.uint32))
+    if name == "global_scale" or recipe.scale_format == "float32":
+        return exact
+    return cast(exact, recipe.scale_format, policies.resolve(recipe.scale_cast, recipe.scale_format))
+
+
+def given_values(name: str, given: Mapping[str, Coded], grid: tuple[int, int]) -> npt.NDArray[Any]:
+    """An input of a recipe as numbers. Raises ``BadInput`` where it is missing, misshaped, or no number to scale by."""
+    if name not in given:
+        raise BadInput(f"quantize: the recipe is given {name!r} beside x; nothing of that name came")
+    value = given[name]
+    expected = ((1, 1),) if name in OF_TENSOR else (grid, (1, 1))
+    if value.format != INPUTS[name] or value.shape not in expected:
+        shapes = " or ".join(dict.fromkeys(str(list(e)) for e in expected))
+        raise BadInput(f"quantize: {name} is {value.format} {list(value.shape)}; expected {INPUTS[name]} {shapes}")
+    if name == "zero_point":
+        return decode_values(value)
+    numbers = to_float32(value)
+    wrong = ~(np.isfinite(numbers) & (numbers > 0))
+    if wrong.any():
+        at = [int(i) for i in np.argwhere(wrong)[0]]
+        raise BadInput(
+            f"quantize: {name}{at} is {numbers[tuple(at)]:g}; expected a finite number above 0: "
+            "by a scale that is zero, negative, infinite or NaN nothing can be quantized"
+        )
+    return numbers
 
 
 def own_cast(recipe: Recipe, format_name: str) -> LastCast:
@@ -58,9 +184,34 @@ def own_cast(recipe: Recipe, format_name: str) -> LastCast:
     return lambda values: cast(values, format_name, policy)
 
 
-def elements(matrix: F32, encode: F32, recipe: Recipe, format_name: str, last_cast: LastCast) -> Coded:
-    """Scale, clamp and cast each element."""
-    destination = recipe.destination(format_name)
-    scaled = matrix * encode if recipe.apply == "mul" else matrix / encode
-    clamped = np.ascontiguousarray(CLAMPS[recipe.clamp](scaled, np.float32(destination.bound)), np.float32)
-    return last_cast(Coded("float32", clamped.view(np.uint32)))
+def elements(
+    matrix: F32,
+    values: Values,
+    recipe: Recipe,
+    format_name: str,
+    last_cast: LastCast,
+    steps: Mapping[str, Callable[..., Any]] = STEPS,
+) -> Coded:
+    """Scale, clamp and cast each element, in bands of rows."""
+    blocks = recipe.blocks
+    bands = []
+    for rows, places in _bands(matrix, blocks):
+        band = matrix[rows]
+        spread = {name: _spread(value, places, blocks, band.shape) for name, value in values.items()}
+        done = np.broadcast_to(run_chain(recipe.element, spread | {"x": band}, steps), band.shape)
+        bands.append(last_cast(Coded("float32", np.ascontiguousarray(done, np.float32).view(np.uint32))).data)
+    if not bands:
+        return last_cast(Coded("float32", np.zeros(matrix.shape, np.uint32)))
+    return Coded(format_name, bands[0] if len(bands) == 1 else np.concatenate(bands))
+
+
+def _spread(value: Any, places: slice, blocks: Blocks, shape: tuple[int, ...]) -> Any:
+    """A value of each block as one of each element of a band; axes with one block are left to broadcasting."""
+    if np.ndim(value) != 2 or value.shape == (1, 1):
+        return value
+    part = value if value.shape[0] == 1 else value[places]
+    if part.shape[0] > 1 and blocks.rows > 1:
+        part = np.repeat(part, blocks.rows, axis=0)[: shape[0]]
+    if part.shape[1] > 1 and blocks.columns > 1:
+        part = np.repeat(part, blocks.columns, axis=1)[:, : shape[1]]
+    return part

@@ -34,12 +34,6 @@ from narrowgauge.reference.symptoms import Symptom, matching
 #: how many codes may stand in one line of a value table; the most that fit are taken
 COLUMNS = (8, 4, 2, 1)
 #: what the clamps of recipes make of NaN
-CLAMPED = {
-    "fmin_first": "fmin with bound, then fmax with -bound: NaN becomes bound",
-    "fmax_first": "fmax with -bound, then fmin with bound: NaN becomes -bound",
-    "keep_nan": "to -bound .. bound, NaN stays NaN",
-    "none": "none",
-}
 #: every spelling of a format, in lower case
 ALIASES = {alias.lower(): f.name for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases) if alias}
 #: said of what a format does not have
@@ -163,20 +157,21 @@ def _target(target: Target, width: int) -> list[Text]:
 
 
 def _recipe(recipe: Recipe, width: int) -> list[Text]:
-    apply = "times" if recipe.apply == "mul" else "divided by"
-    row = "row" if recipe.granularity == "token" else recipe.granularity
+    stored = "" if recipe.scale_format == "float32" else f", stored as {recipe.scale_format} by {recipe.scale_cast}"
     said = [
-        ("one scale for:", f"a {recipe.granularity} ({row})" if row != recipe.granularity else f"a {row}"),
-        ("amax:", f"the largest magnitude of the {row}; {AMAX[recipe.amax_nan]}"),
-        *((f"{name}:", _steps(chain)) for name, chain in recipe.constants),
-        ("scale:", _steps(recipe.scale)),
-        ("encode:", _steps(recipe.encode)),
-        ("apply:", f"x {apply} encode"),
-        ("clamp:", CLAMPED[recipe.clamp]),
+        ("one scale for:", f"a {recipe.blocks}" + (" (row)" if str(recipe.blocks) == "token" else "") + stored),
+        *((("given:", ", ".join(recipe.inputs)),) if recipe.inputs else ()),
+        *((("amax:", f"the largest magnitude; {AMAX[recipe.amax_nan]}"),) if _asks_amax(recipe) else ()),
+        *((f"{name}:", _steps(chain)) for name, chain in recipe.steps),
+        ("element:", _steps(recipe.element)),
         *((f"to {d.format}:", f"bound {d.bound:g}, cast {d.cast}") for d in recipe.destinations),
         ("source:", recipe.source),
     ]
     return [Text(f"{recipe.name}: a recipe", "bold"), *facts(said, width)]
+
+
+def _asks_amax(recipe: Recipe) -> bool:
+    return any(chain[0] in ("amax", "tensor_amax") for _, chain in recipe.steps)
 
 
 def _steps(chain: Chain) -> str:

@@ -111,6 +111,7 @@ FORMATS: dict[str, Format] = {
         Format("int8", 0, 7, 0, "integer", "two's complement", "I8", ("i8", "s8"), ("integer",)),
         Format("uint8", 0, 8, 0, "integer", "unsigned", "U8", ("u8",), ("integer",), signed=False),
         Format("int4", 0, 3, 0, "integer", "two's complement", "", ("i4", "s4"), ("integer",)),
+        Format("int32", 0, 31, 0, "integer", "two's complement", "I32", ("i32", "s32"), ()),
         Format("uint4", 0, 4, 0, "integer", "unsigned", "", ("u4",), ("integer",), signed=False),
     )
 }  # fmt: skip

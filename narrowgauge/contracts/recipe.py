@@ -1,7 +1,7 @@
 """Recipes: how a quantizer computes its scale and codes, as straight-line float32 steps.
 
 Zero, NaN and infinity behaviour follows from the steps, as it does in the engines, and is never stored twice. What
-needs a branch is a function around a recipe, not a step in it.
+needs a branch or a second look at the data is a function around a recipe, not a step in it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,60 @@ from typing import Literal
 
 from narrowgauge.contracts.errors import BadInput
 
-#: ``("div", "bound")``: the name of a step and its operand, a number or the name of a value of the context.
-Step = tuple[str] | tuple[str, float | str]
-#: A chain starts at the name of a value ("amax", "scale", "encode", "bound", "1/bound") and applies steps to it.
+#: ``("div", "bound")``: the name of a step and its operands, numbers or names of values of the context.
+Step = tuple[float | str, ...]
+#: A chain starts at the name of a value and applies steps to it. A step without operands may be its name alone.
 Chain = tuple[str | Step, ...]
+
+#: what a chain can start from, or name as an operand, besides inputs and values that stand before it
+STATISTICS = ("amax", "min", "max", "tensor_amax")
+CONSTANTS = ("bound", "1/bound")
+#: what a recipe can be given beside x, and the format of each: one for each block, or [1, 1] for all
+INPUTS = {"scale": "float32", "zero_point": "int32", "global_scale": "float32", "upper_bound": "float32"}
+#: values that belong to the whole tensor, [1, 1]
+OF_TENSOR = ("global_scale", "upper_bound")
+#: values of a recipe that a kernel returns, beside the codes, where a step computes them
+RETURNED = ("scale", "global_scale", "zero_point")
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What shares one scale: so many rows and columns of a matrix. 0 stands for the whole axis."""
+
+    rows: int
+    columns: int
+    ragged: bool = False  #: the last block of an axis may be smaller; otherwise the axis must divide
+
+    def __str__(self) -> str:
+        for name, blocks in GRANULARITIES.items():
+            if (self.rows, self.columns) == (blocks.rows, blocks.columns):
+                return name
+        if self.rows == 1:
+            return f"group of {self.columns}"
+        return f"block of {self.rows or 'all'} × {self.columns or 'all'}"
+
+    def grid(self, rows: int, columns: int) -> tuple[int, int]:
+        """How many blocks a matrix has each way. Raises ``BadInput`` where they do not divide it."""
+        return self._count("rows", rows, self.rows), self._count("columns", columns, self.columns)
+
+    def _count(self, axis: str, size: int, each: int) -> int:
+        if each == 0:
+            return 1
+        if size % each and not self.ragged:
+            raise BadInput(
+                f"a matrix of {size} {axis} has no whole number of blocks of {each} {axis}; "
+                f"expected a multiple of {each}: pad it, or choose a recipe of another granularity"
+            )
+        return -(-size // each)
+
+
+TENSOR, TOKEN, CHANNEL = Blocks(0, 0), Blocks(1, 0), Blocks(0, 1)
+GRANULARITIES = {"tensor": TENSOR, "token": TOKEN, "channel": CHANNEL}
+
+
+def group(columns: int) -> Blocks:
+    """So many consecutive elements of a row: also a head, where a row holds all heads of a token."""
+    return Blocks(1, columns)
 
 
 @dataclass(frozen=True)
@@ -28,26 +78,65 @@ class Destination:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One engine's quantizer. ``scale`` is the dequantization scale; ``encode`` is what the elements meet."""
+    """One engine's quantizer.
+
+    ``steps`` are named values in the order in which they are computed, one of each block. "scale" is the dequantization
+    scale; it is stored in ``scale_format``, and "stored" is from then on the value that the stored code has. A recipe
+    with "scale" among its ``inputs`` is static: it is given and not computed. ``element`` starts at "x".
+    """
 
     name: str
-    granularity: Literal["token"]  #: what shares one scale; a token is a row
+    blocks: Blocks
     destinations: tuple[Destination, ...]
-    scale: Chain
-    encode: Chain
-    apply: Literal["mul", "div"]  #: x * encode, or x / encode
-    amax_nan: Literal["drop", "keep"]  #: fmax seeded with 0 drops NaN elements
-    clamp: Literal["fmin_first", "fmax_first", "keep_nan", "none"]  #: the order says what NaN becomes
-    source: str  #: where the engine does this: file and lines
-    constants: tuple[tuple[str, Chain], ...] = ()  #: named values, each a chain that starts at "bound"
+    steps: tuple[tuple[str, Chain], ...]
+    element: Chain  #: from "x" to what the last cast is given
+    source: str  #: where the engine does this: file and lines; or clause of a specification
+    amax_nan: Literal["drop", "keep"] = "drop"  #: fmax seeded with 0 drops NaN elements
+    inputs: tuple[str, ...] = ()  #: given beside x: names of ``INPUTS``
+    scale_format: str = "float32"
+    scale_cast: str = "ieee"  #: name of the cast policy by which the scale is stored
+    evidence: Literal["specification", "measured", "document"] = "document"  #: as of a policy
 
     def __post_init__(self) -> None:
-        starts = {str(self.scale[0]), str(self.encode[0])}
-        if "amax" not in starts or self.scale[0] == "scale" or self.encode[0] == "encode":
-            raise BadInput(
-                f"recipe {self.name!r}: scale starts at {self.scale[0]!r}, encode at {self.encode[0]!r}; "
-                "one of the two must start at 'amax' and neither at itself"
-            )
+        for name in self.inputs:
+            if name not in INPUTS:
+                raise BadInput(f"recipe {self.name!r}: input {name!r}; expected one of {', '.join(INPUTS)}")
+        known = {*STATISTICS, *CONSTANTS, *self.inputs}
+        for name, chain in self.steps:
+            self._check(name, chain, known)
+            known |= {name, "stored"} if name == "scale" else {name}
+        if "scale" in self.inputs:
+            known.add("stored")
+        self._check("element", self.element, known | {"x"})
+        if self.element[0] != "x":
+            raise BadInput(f"recipe {self.name!r}: element starts at {self.element[0]!r}; expected 'x'")
+        if "scale" not in known:
+            raise BadInput(f"recipe {self.name!r}: it has no 'scale', neither as a step nor among its inputs")
+
+    def _check(self, name: str, chain: Chain, known: set[str]) -> None:
+        """Raise ``BadInput`` for a chain that starts at, or names, what is not known yet."""
+        start = chain[0] if chain else None
+        named = [o for s in chain[1:] if not isinstance(s, str) for o in s[1:] if isinstance(o, str)]
+        for operand in (start, *named):
+            if operand not in known and operand not in ROUNDED_TO:
+                raise BadInput(
+                    f"recipe {self.name!r}: {name} uses {operand!r}, which nothing before it gives; "
+                    f"known there: {', '.join(sorted(known))}"
+                )
+
+    @property
+    def static(self) -> bool:
+        """Whether the scale is given."""
+        return "scale" in self.inputs
+
+    def outputs(self, format_name: str) -> dict[str, str]:
+        """Names and formats of what a kernel returns: codes [rows, columns], and one value of each block.
+
+        ``global_scale`` is float32 [1, 1].
+        """
+        computed = [name for name, _ in self.steps if name in RETURNED]
+        formats = {"scale": self.scale_format, "global_scale": "float32", "zero_point": "int32"}
+        return {"codes": format_name} | {name: formats[name] for name in computed}
 
     def destination(self, format_name: str) -> Destination:
         """What this recipe uses for a format. Raises ``BadInput`` where the engine has no such path."""
@@ -56,3 +145,7 @@ class Recipe:
                 return destination
         known = ", ".join(d.format for d in self.destinations)
         raise BadInput(f"recipe {self.name!r} has no destination {format_name!r}; it has {known}")
+
+
+#: operands of the step "round" that are no values: formats, and the format of x
+ROUNDED_TO = ("source", "bfloat16", "float16")

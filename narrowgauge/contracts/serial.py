@@ -9,7 +9,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.kernels import Kernel, Plugged
 from narrowgauge.contracts.operations import Cast, Contract, Observe, Quantize
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Destination, Recipe
+from narrowgauge.contracts.recipe import Blocks, Destination, Recipe
 
 Json = dict[str, Any]
 
@@ -42,8 +42,9 @@ def contract_from_json(data: Json) -> Contract:
 def _recipe_from_json(data: Json) -> Recipe:
     fixed = dict(data)
     fixed["destinations"] = tuple(Destination(**d) for d in data["destinations"])
-    fixed["constants"] = tuple((name, _chain(steps)) for name, steps in data["constants"])
-    fixed["scale"], fixed["encode"] = _chain(data["scale"]), _chain(data["encode"])
+    fixed["blocks"] = Blocks(**data["blocks"])
+    fixed["steps"] = tuple((name, _chain(steps)) for name, steps in data["steps"])
+    fixed["element"], fixed["inputs"] = _chain(data["element"]), tuple(data["inputs"])
     return Recipe(**fixed)
 
 

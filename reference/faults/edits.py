@@ -12,11 +12,11 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Destination, Recipe, Step
+from narrowgauge.contracts.recipe import Chain, Destination, Recipe, Step
 from narrowgauge.reference.behaviour import Behaviour, Buffers
 from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.policies import check_fits
-from narrowgauge.reference.steps import F32
+from narrowgauge.reference.steps import F32, named
 
 Edit = Callable[[Behaviour], Behaviour | None]
 
@@ -69,7 +69,7 @@ def on_scale(change: Callable[[F32], F32]) -> Edit:
     """Change the scale that is stored, and not the codes."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.recipe is None:
+        if behaviour.recipe is None or behaviour.recipe.outputs(behaviour.format).get("scale") != "float32":
             return None
 
         def after(outputs: Buffers) -> Buffers:
@@ -97,17 +97,32 @@ def recipe(change: Callable[[Recipe], Recipe | None]) -> Edit:
     return edit
 
 
-def in_scale_chain(old: str, new: Callable[[Step], tuple[Step, ...]]) -> Edit:
-    """Replace, or drop, the first step of that name in the scale's chain."""
+def in_chain(of: str, old: str, new: Callable[[tuple[float | str, ...]], tuple[str | Step, ...]]) -> Edit:
+    """Replace, or drop, the first step of a name in a chain of a recipe, "element" included. ``new`` has operands."""
 
     def change(r: Recipe) -> Recipe | None:
-        for place, step in enumerate(r.scale):
-            if place and step[0] == old:
-                assert isinstance(step, tuple)
-                return replace(r, scale=(*r.scale[:place], *new(step), *r.scale[place + 1 :]))
+        chain = dict(r.steps).get(of) if of != "element" else r.element
+        for place, step in enumerate(chain or ()):
+            name, operands = named(step)
+            if place and name == old and chain is not None:
+                return _with_chain(r, of, (*chain[:place], *new(operands), *chain[place + 1 :]))
         return None
 
     return recipe(change)
+
+
+def by_reciprocal(operands: tuple[float | str, ...]) -> tuple[Step, ...]:
+    """In place of a division by the bound, or by a constant: a multiplication with its rounded reciprocal."""
+    by = operands[0]
+    if isinstance(by, str):
+        return (("mul", "1/bound"),) if by == "bound" else (("div", by),)
+    return (("mul", float(np.float32(1) / np.float32(by))),)
+
+
+def _with_chain(r: Recipe, of: str, chain: Chain) -> Recipe:
+    if of == "element":
+        return replace(r, element=chain)
+    return replace(r, steps=tuple((name, chain if name == of else old) for name, old in r.steps))
 
 
 def bound(of: Callable[[Destination], float | None]) -> Edit:

@@ -27,7 +27,7 @@ FAULTS = (
     Fault(
         "scale.reciprocal_multiplied",
         "SCALE",
-        edits.in_scale_chain("div", lambda step: (("mul", "1/bound"),)),
+        edits.in_chain("scale", "div", edits.by_reciprocal),
         "half of the scales are one ulp off",
         "amax is multiplied by the rounded constant 1/448 instead of divided by 448 (Triton does so on NVIDIA)",
         ("vllm fp8_utils.py Triton path, read", "sglang per_token_group_quant.cuh, read"),
@@ -35,7 +35,7 @@ FAULTS = (
     Fault(
         "scale.minimum_missing",
         "SCALE",
-        edits.in_scale_chain("at_least", lambda step: ()),
+        edits.in_chain("scale", "at_least", lambda operands: ()),
         "a row of zeros gets scale 0, and then NaN or the largest code",
         "the floor under the scale was left out",
         ("kernels-community#681", "ao#4713", "slime#2256"),

@@ -32,6 +32,7 @@ from narrowgauge.suites.meta.killer_policies import (
     key_of,
     policies_of,
 )
+from narrowgauge.suites.meta.killer_steps import wrong_steps
 
 Integers = npt.NDArray[np.uint32]
 RECIPES = ("vllm.fp8_per_token_dynamic", "sglang.fp8_per_token_cta")
@@ -179,47 +180,21 @@ class Killer:
 
 # --- what the two recipes do not reach, from the words in which each thing is defined --------------------------------
 
-NAN, INF = float("nan"), float("inf")
-#: step, its operand if any, what goes in and what comes out
-STEPS: tuple[tuple[str, tuple[float, ...], float, float], ...] = (
-    ("div", (448.0,), 896.0, 2.0),
-    ("mul", (448.0,), 2.0, 896.0),
-    ("recip", (), 4.0, 0.25),
-    ("recip", (), 0.0, INF),
-    ("at_least", (2.0,), 1.0, 2.0),
-    ("at_least", (2.0,), 3.0, 3.0),
-    ("at_least", (2.0,), NAN, 2.0),
-)
-#: clamp to 448, what goes in and what comes out: only NaN tells them apart
-CLAMPS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
-    ("fmin_first", (500.0, -500.0, 3.0, INF, -INF, NAN), (448.0, -448.0, 3.0, 448.0, -448.0, 448.0)),
-    ("fmax_first", (500.0, -500.0, 3.0, INF, -INF, NAN), (448.0, -448.0, 3.0, 448.0, -448.0, -448.0)),
-    ("keep_nan", (500.0, -500.0, 3.0, INF, -INF, NAN), (448.0, -448.0, 3.0, 448.0, -448.0, NAN)),
-    ("none", (500.0, -500.0, 3.0, INF, -INF, NAN), (500.0, -500.0, 3.0, INF, -INF, NAN)),
-)
-
 
 def _steps() -> Iterator[str]:
     steps, quantizer = _module("reference.steps"), _module("reference.quantize")
     recipes = _module("reference.recipes")
-    with np.errstate(all="ignore"):
-        for name, operands, given, want in STEPS:
-            got = steps.run_chain(("x", (name, *operands)), {"x": np.float32(given)})
-            if not np.array_equal(got, np.float32(want), equal_nan=True):
-                yield f"step {name} of {given}"
-        for name, inputs, outputs in CLAMPS:
-            got = steps.CLAMPS[name](np.array(inputs, np.float32), np.float32(448))
-            if not np.array_equal(got, np.array(outputs, np.float32), equal_nan=True):
-                yield f"clamp {name}"
-    row = np.array([[1.0, NAN, -3.0]], np.float32)
+    yield from wrong_steps(steps)
+    row = np.array([[1.0, float("nan"), -3.0]], np.float32)
     recipe = recipes.resolve("sglang.fp8_per_token_cta")
     keeping = dataclasses.replace(recipe, amax_nan="keep")
-    if not np.isnan(quantizer.row_amax(row, keeping)).all():
+    if not np.isnan(quantizer.statistics(row, keeping).found["amax"]).all():
         yield "an amax that keeps NaN"
-    if quantizer.row_amax(row[:, ::2], keeping).tolist() != [[3.0]]:
+    if quantizer.statistics(np.ascontiguousarray(row[:, ::2]), keeping).found["amax"].tolist() != [[3.0]]:
         yield "an amax without NaN"
-    by_constant = dataclasses.replace(recipe, scale=("amax", ("mul", "1/bound")))
-    scale, _ = quantizer.scale_and_encode(np.full((1, 1), 3.0, np.float32), by_constant, "float8_e4m3fn")
+    by_constant = dataclasses.replace(recipe, steps=(("scale", ("amax", ("mul", "1/bound"))), *recipe.steps[1:]))
+    seen = quantizer.Statistics((1, 1), {"amax": np.full((1, 1), 3.0, np.float32)})
+    scale = quantizer.block_values(seen, by_constant, "float8_e4m3fn", {})["scale"]
     third = second_quantizers.multiply(
         second.decode(0x40400000, "float32"), second_quantizers.divide(*_numbers(0x3F800000, 0x43E00000))
     )

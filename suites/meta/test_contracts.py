@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +14,17 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, format_named
 from narrowgauge.contracts.kernels import ATTRIBUTE, Plugged
 from narrowgauge.contracts.operations import Claim, Contract
+from narrowgauge.contracts.recipe import TOKEN, Blocks
 from narrowgauge.contracts.serial import contract_from_json, contract_to_json, plugged_from_json, plugged_to_json
 from narrowgauge.reference.recipes import RECIPES
 
 pytestmark = pytest.mark.meta
 
 OWN_RECIPE = Recipe(
-    name="mine", granularity="token", destinations=(Destination("float8_e4m3fn", 440.0, "ocp_saturate"),),
-    scale=("amax", ("div", "bound")), encode=("scale", ("recip",)), apply="mul", amax_nan="drop", clamp="none",
-    source="mine", constants=(("minimum", ("bound", ("recip",))),),
+    name="mine", blocks=Blocks(1, 32, ragged=True), destinations=(Destination("float8_e4m3fn", 440.0, "ocp_saturate"),),
+    steps=(("minimum", ("bound", "recip")), ("scale", ("amax", ("div", "bound"), ("at_least", "minimum")))),
+    element=("x", ("div", "stored")), source="mine", inputs=("global_scale",), scale_format="float8_e8m0fnu",
+    scale_cast="e8m0_ceil",
 )  # fmt: skip
 
 
@@ -85,9 +88,20 @@ def test_policies_refuse_choices_that_do_not_exist(choices: dict[str, object]) -
         CastPolicy(**choices)  # type: ignore[arg-type]
 
 
-def test_recipes_must_start_somewhere() -> None:
-    with pytest.raises(BadInput, match="one of the two must start at 'amax'"):
-        Recipe("loop", "token", (), ("encode",), ("scale",), "mul", "drop", "none", "")
+@pytest.mark.parametrize(
+    ("steps", "element", "inputs", "wrong"),
+    [
+        ((("scale", ("encode", "recip")), ("encode", ("scale", "recip"))), ("x",), (), "scale uses 'encode'"),
+        ((("scale", ("amax", ("div", "maximum"))),), ("x",), (), "scale uses 'maximum'"),
+        ((("scale", ("stored",)),), ("x",), (), "scale uses 'stored'"),
+        ((), ("x",), (), "it has no 'scale'"),
+        ((("scale", ("amax",)),), ("amax",), (), "element starts at 'amax'"),
+        ((), ("x", ("mul", "global_scale")), ("scale",), "element uses 'global_scale'"),
+    ],
+)
+def test_recipes_use_what_is_known(steps: Any, element: Any, inputs: Any, wrong: str) -> None:
+    with pytest.raises(BadInput, match=wrong):
+        Recipe("wrong", TOKEN, (), steps, element, "mine", inputs=inputs)
 
 
 @pytest.mark.parametrize("data", [{}, {"operation": "cast"}, {"operation": "mul", "policy": "x"},

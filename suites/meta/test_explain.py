@@ -138,7 +138,7 @@ def test_explain_a_recipe(name: str, capsys: pytest.CaptureFixture[str]) -> None
     assert RECIPES[name].source in text
     assert data["name"] == name
     assert [d["format"] for d in data["destinations"]] == [d.format for d in RECIPES[name].destinations]
-    assert data["scale"] == json.loads(json.dumps(RECIPES[name].scale))
+    assert data["steps"] == json.loads(json.dumps(RECIPES[name].steps))
 
 
 @pytest.mark.parametrize("name", FAULTS)

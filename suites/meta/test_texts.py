@@ -11,10 +11,8 @@ import pytest
 from narrowgauge import command
 from narrowgauge.ci.ledger import Ledger, Row
 from narrowgauge.command import devices
-from narrowgauge.command.explain import CLAMPED
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, format_named
-from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.contracts.verdict import Explanation, Verdict
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.discovery import all_devices
@@ -26,7 +24,6 @@ from narrowgauge.reference.faults.registry import FAULTS, fault_named
 from narrowgauge.reference.message import code_of, failure_message
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
-from narrowgauge.reference.steps import CLAMPS
 
 pytestmark = pytest.mark.meta
 
@@ -270,12 +267,6 @@ def test_explain_a_recipe_in_steps(capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert part in text
     assert "(" not in text.split("source:")[0].replace("token (row)", "")
-
-
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda r: r.name)
-def test_every_clamp_has_words(recipe: Recipe) -> None:
-    assert CLAMPED.keys() == CLAMPS.keys()
-    assert recipe.clamp in CLAMPED
 
 
 # --- near names ------------------------------------------------------------------------------------------------------
