@@ -38,21 +38,21 @@ _NIBBLES = (
         holds="codes", bits=4, rows="R", columns="C h:2", storage=("R", "C"), slots="h", word=dense(4, 2),
         padding="refused",
         users=("NVFP4 and MXFP4 of every engine", "torch.float4_e2m1fn_x2", "gpt-oss blocks"),
-        source="engines.md A.4: element 2i in the low nibble, 2i+1 in the high one; torchao pack_uint4",
+        source="torchao pack_uint4, vLLM nvfp4_utils.cuh: element 2i in the low nibble, 2i+1 in the high one",
     ),
     Layout(
         name="nibbles_high_first",
         holds="codes", bits=4, rows="R", columns="C h:2", storage=("R", "C"), slots="h", word=dense(4, 2, (1, 0)),
         padding="refused",
         users=("Triton's dot_scaled before triton#5197",),
-        source="public bug log LAYOUT03: element 0 stood in the high nibble",
+        source="triton#5197: element 0 stood in the high nibble",
     ),
     Layout(
         name="nibbles_planar_32",
         holds="codes", bits=4, rows="R", columns="B h:2 i:16", storage=("R", "B i"), slots="h", word=dense(4, 2),
         padding="refused",
         users=("GGUF MXFP4, Q4_0, Q4_1 (the bytes after each block's scale)",),
-        source="gguf quants.py: byte i of a block of 32 holds element i low and element i+16 high; LAYOUT02",
+        source="gguf quants.py: byte i of a block of 32 holds element i low and element i+16 high",
     ),
     Layout(
         name="nibbles_planar_16",
@@ -101,7 +101,7 @@ def _int32_family(bits: int, awq: tuple[int, ...]) -> tuple[Layout, ...]:
         along_rows(
             name=f"compressed_tensors_zeros_{bits}bit", holds="zero points", padding="zero",
             users=("compressed-tensors pack-quantized: weight_zero_point of [N, groups]",),
-            source="compressed_tensors pack_to_int32, packed_dim 0; engines.md D.5",
+            source="compressed_tensors pack_to_int32, packed_dim 0: code i of a column at bit i * bits of its words",
         ),
         along_rows(
             name=f"gptq_{bits}bit", holds="codes", padding="refused",
@@ -111,7 +111,7 @@ def _int32_family(bits: int, awq: tuple[int, ...]) -> tuple[Layout, ...]:
         along_columns(
             name=f"gptq_zeros_{bits}bit", holds="zero points", word=dense(bits, count), padding="refused",
             users=("GPTQ qzeros of [groups, N], v1 and v2",),
-            source="engines.md D.5: qzeros [G, N/8], the lowest bits first",
+            source=f"vLLM q_gemm.cu: column n at place n % {count} of its word, the lowest bits first",
         ),
         along_columns(
             name=f"awq_{bits}bit", holds="codes", word=dense(bits, count, _inverse(awq)), padding="refused",

@@ -49,13 +49,13 @@ _TILES = (
     ),
     _tile(
         name="scales_8x4", columns="K c:4", rows="M r:8", storage=("M", "K", "r c"), padding="zero",
-        users=("FlashInfer and TensorRT-LLM NVFP4 (use_8x4_sf_layout, for few rows)",),
+        users=("FlashInfer NVFP4 (use_8x4_sf_layout)",),
         source="vLLM tests nvfp4_utils.py:26-35: [M/8, K/4, 8, 4]",
     ),
     _tile(
         name="kv_scales_4x4", columns="q:4 S", rows="T t:4", storage=("T q", "S t"), padding="refused",
         users=("vLLM NVFP4 KV cache, scales of V, on SM100",),
-        source="vLLM nvfp4_kv_cache_kernels.cu:34-48: row (t/4)*4 + s/(S/4), column (s%(S/4))*4 + t%4; LAYOUT01",
+        source="vLLM nvfp4_kv_cache_kernels.cu:34-48: row (t/4)*4 + s/(S/4), column (s%(S/4))*4 + t%4; vllm#50084",
     ),
     _tile(
         name="cdna4_mx_scales", columns="K c:2 k:4", rows="N a:2 r:16", storage=("N", "K k r c a"), padding="refused",

@@ -18,7 +18,7 @@ def _of(bits: int) -> tuple[ZeroPoints, ...]:
             f"gptq_v1_{bits}bit", bits, -1, "checkpoint_format gptq: z - 1; vLLM q_gemm.cu adds 1 after unpacking"
         ),
         ZeroPoints(f"gptq_v2_{bits}bit", bits, 0, "checkpoint_format gptq_v2: z itself; vLLM q_gemm.cu adds nothing"),
-        ZeroPoints(f"awq_{bits}bit", bits, 0, "AWQ: z itself, in the order of the weights (engines.md D.5)"),
+        ZeroPoints(f"awq_{bits}bit", bits, 0, "AWQ: z itself, packed in the order of the weights"),
         ZeroPoints(f"compressed_tensors_{bits}bit", bits, half, "pack_to_int32 adds half the range: z is signed"),
         ZeroPoints(f"uint{bits}b{half}", bits, 0, "symmetric, vLLM's scalar type of that name: code - half", half),
     )

@@ -69,7 +69,7 @@ def along_columns(bits: int, order: tuple[int, ...] = ()) -> Place:
 
     def place(r: int, c: int, i: int, rows: int, columns: int) -> tuple[int, int]:
         word = r * (up(columns, share) // share) + c // share
-        return at(32 * word + bits * [p for p in range(share) if holds[p] == c % share][0] + i)
+        return at(32 * word + bits * next(p for p in range(share) if holds[p] == c % share) + i)
 
     return place
 
@@ -127,7 +127,7 @@ def cdna4(rows: int, columns: int) -> dict[tuple[int, int], int]:
 
 
 def hopper_scales(warps: int) -> Callable[[int, int], dict[tuple[int, int], int]]:
-    """unswizzle_mxfp4_scale_hopper: memory [M/32, K*32] as (M/32/w, w, K/2, 2, 8, 2, 2), read in the order 0 3 1 6 4 2 5."""
+    """unswizzle_mxfp4_scale_hopper: memory as (M/32/w, w, K/2, 2, 8, 2, 2), read in the order 0 3 1 6 4 2 5."""
 
     def found(rows: int, columns: int) -> dict[tuple[int, int], int]:
         read = walk(up(rows, 32 * warps) // 32 // warps, warps, up(columns, 2) // 2, 2, 8, 2, 2)
@@ -140,7 +140,7 @@ def hopper_scales(warps: int) -> Callable[[int, int], dict[tuple[int, int], int]
 
 
 def hopper_bytes(width: int) -> Callable[[int, int], dict[tuple[int, int], int]]:
-    """_unshuffle_triton on bytes: [M, K] as (M/4, 4, K/128, 2, 4, 8/width, 2, width), read in the order 0 6 1 3 2 5 4 7."""
+    """_unshuffle_triton: bytes as (M/4, 4, K/128, 2, 4, 8/width, 2, width), read in the order 0 6 1 3 2 5 4 7."""
 
     def found(rows: int, columns: int) -> dict[tuple[int, int], int]:
         height, length = up(rows, 16) // 4, up(columns, 64) // 2 * 4
