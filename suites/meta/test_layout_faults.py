@@ -58,7 +58,8 @@ def shifted(name: str, step: int) -> Callable[[Array], bytes]:
 
 
 def unaligned(codes: Array) -> bytes:
-    return codes.T.tobytes() + b"\0" * 4 * codes.shape[1] * (-codes.shape[0] % 4)
+    columns: bytes = codes.T.tobytes()
+    return columns + b"\0" * 4 * codes.shape[1] * (-codes.shape[0] % 4)
 
 
 #: fault, layout, rows, columns, the memory that it leaves
