@@ -59,7 +59,7 @@ def shifted(name: str, step: int) -> Callable[[Array], bytes]:
 
 def unaligned(codes: Array) -> bytes:
     columns: bytes = codes.T.tobytes()
-    return columns + b"\0" * 4 * codes.shape[1] * (-codes.shape[0] % 4)
+    return columns + bytes(4 * codes.shape[1] * (-codes.shape[0] % 4))
 
 
 #: fault, layout, rows, columns, the memory that it leaves
