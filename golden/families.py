@@ -20,12 +20,13 @@ from narrowgauge.contracts.formats import FORMATS, Codes, format_named
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.golden.steps import STAIR, fold, spaced, step_table, unfold
-from narrowgauge.reference.behaviour import behaviour_of, standing_of
+from narrowgauge.reference.behaviour import behaviour_of, recipe_of, resolved, standing_of
 from narrowgauge.reference.codec import RandomBits
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import Expected, Interval, expected
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.faults.registry import FAULTS
+from narrowgauge.reference.form import shaped, takes
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.policies import POLICIES, fitting
 from narrowgauge.reference.recipes import RECIPES
@@ -40,8 +41,17 @@ PARTS: dict[Form, tuple[str, ...]] = {
 SOURCES = ("float32", "bfloat16", "float16")
 #: destinations of more bits have as many steps as codes: stairs
 WIDEST = 8
-#: a quantizer's vectors are the rows of this case
-QUANTIZER_CASE = "rows_131"
+#: a quantizer's vectors are the rows of the first of these cases that it can have
+QUANTIZER_CASES = ("finite_128", "rows_131", "rows_128")
+#: recipes of engines with vectors of their own, besides those of the standards
+ENGINE_RECIPES = (
+    "vllm.fp8_per_token_dynamic",
+    "vllm.fp8_group",
+    "vllm.int8_per_token_dynamic",
+    "sglang.fp8_per_token_cta",
+    "sglang.fp8_group",
+)
+STANDARDS = ("ocp.", "nvidia.")
 #: stochastic rounding: every value, tie and neighbour of a destination, each with these numbers of so many bits
 STOCHASTIC_CASE, STOCHASTIC_BITS, STOCHASTIC_WIDTH = "edges", (0, 127, 128, 255), 8
 
@@ -71,7 +81,8 @@ class Family:
 
 
 def families() -> Iterator[Family]:
-    """Every family: each distinct cast policy of each format, under its first name; each recipe; each small format.
+    """Every family: each distinct cast policy of each format, under its first name; the chosen recipes; each small
+    format.
 
     What rounding by random bits does depends on the format alone: of its policies the first stands for all.
     """
@@ -82,7 +93,7 @@ def families() -> Iterator[Family]:
                 seen.add((format_name, policy))
                 yield Family("cast", name, format_name)
     for name, recipe in RECIPES.items():
-        for destination in recipe.destinations:
+        for destination in recipe.destinations if name.startswith(STANDARDS) or name in ENGINE_RECIPES else ():
             yield Family("quantize", name, destination.format)
     for fmt in FORMATS.values():
         if fmt.bits <= WIDEST:
@@ -128,7 +139,7 @@ def layout(claim: Claim) -> dict[str, str]:
     formats = {"code": claim.format, "rise": claim.format, "values": claim.format, "bits": "uint8"}
     parts = {part: formats.get(part, claim.source) for part in PARTS[form]}
     return {
-        f"{claim.source}.{part}": name for part, name in (parts | (claim.outputs if form == "rows" else {})).items()
+        f"{claim.source}.{part}": name for part, name in (parts | (resolved(claim).outputs if form == "rows" else {})).items()
     }
 
 
@@ -144,7 +155,7 @@ def _vectors(claim: Claim) -> dict[str, Coded]:
     form, source, fmt = form_of(claim), format_named(claim.source), format_named(claim.format)
     arrays: tuple[npt.NDArray[np.integer], ...]
     if form == "rows":
-        x = case_named(QUANTIZER_CASE).make(claim)
+        x = next(case for name in QUANTIZER_CASES if (case := case_named(name)).applies(claim)).make(claim)
         outputs = {f"{source.name}.{name}": interval.low for name, interval in expected(claim, x).items()}
         return {f"{source.name}.x": x} | outputs
     if form == "table":
@@ -213,7 +224,7 @@ def as_case(claim: Claim, tensors: Tensors) -> tuple[Coded, Expected]:
     """
     source, form = format_named(claim.source), form_of(claim)
     if form == "rows":
-        outputs = {name: Coded(fmt, tensors[f"{source.name}.{name}"].data) for name, fmt in claim.outputs.items()}
+        outputs = {name: Coded(fmt, tensors[f"{source.name}.{name}"].data) for name, fmt in resolved(claim).outputs.items()}
         return tensors[f"{source.name}.x"], {name: Interval.exactly(value) for name, value in outputs.items()}
     if form == "table":
         every = np.arange(source.code_count, dtype=source.storage)
@@ -254,9 +265,13 @@ def well_shaped(claim: Claim, tensors: Tensors) -> str:
     """The first of a claim's tensors whose shape or order is not that of its form; "" if there is none."""
     form, names = form_of(claim), list(layout(claim))
     shape = tensors[names[0]].shape
+    if form == "rows":
+        if not takes(claim, shape):
+            return names[0]
+        wanted = {f"{claim.source}.{name}": interval.low.shape for name, interval in shaped(claim, shape).items()}
+        return next((name for name in names[1:] if tensors[name].shape != wanted[name]), "")
     for name in names:
-        wanted = (shape[0], 1) if name.endswith(".scale") and shape else shape
-        if tensors[name].shape != wanted or len(shape) != (2 if form == "rows" else 1):
+        if tensors[name].shape != shape or len(shape) != 1:
             return name
     if form == "table" and shape != (format_named(claim.source).code_count,):
         return names[0]

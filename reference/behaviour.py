@@ -6,13 +6,13 @@ The reference's own answer is the behaviour of the bare claim. A fault is an edi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
 from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.quantize import quantize
@@ -67,14 +67,32 @@ def behaviour_of(claim: Claim) -> Behaviour:
     raise BadInput(f"{claim}: an observation promises nothing; there is nothing to expect")
 
 
+def resolved(claim: Claim) -> Claim:
+    """The same claim with its recipe as data, for who has no catalogue. Raises ``BadInput`` for an unknown name."""
+    if not isinstance(claim.contract, Quantize):
+        return claim
+    return replace(claim, contract=Quantize(recipes.resolve(claim.contract.recipe)))
+
+
+def recipe_of(claim: Claim) -> Recipe | None:
+    """The recipe that is claimed; None for a cast or an observation."""
+    return recipes.resolve(claim.contract.recipe) if isinstance(claim.contract, Quantize) else None
+
+
+def blocks_of(claim: Claim) -> Blocks | None:
+    """What shares a scale; None for a cast or an observation."""
+    recipe = recipe_of(claim)
+    return None if recipe is None else recipe.blocks
+
+
 def candidates(claim: Claim) -> list[Claim]:
-    """The named rules that an observation is compared with, each as a claim."""
+    """The named rules that an observation is compared with, each as a claim: those that need nothing beside x."""
     if claim.operation == Cast.operation:
         return [Claim(Cast(name), claim.source, claim.format) for name in policies.fitting(claim.format)]
     return [
         Claim(Quantize(name), claim.source, claim.format)
         for name, recipe in recipes.RECIPES.items()
-        if claim.format in {d.format for d in recipe.destinations}
+        if claim.format in {d.format for d in recipe.destinations} and not recipe.inputs
     ]
 
 
@@ -83,7 +101,7 @@ class Standing:
     """What an expectation rests on."""
 
     authority: str
-    evidence: policies.Evidence
+    evidence: Evidence
     breaks: str  #: what a kernel that differs breaks
 
 
@@ -96,5 +114,6 @@ def standing_of(claim: Claim) -> Standing:
         return Standing(f"{named.name}: {named.authority}", named.evidence, breaks)
     if isinstance(contract, Quantize) and isinstance(contract.recipe, str):
         recipe = recipes.recipe_named(contract.recipe)
-        return Standing(f"{recipe.name}: {recipe.source}", "measured", "its own claim")
+        breaks = "a specification that it claims" if recipe.evidence == "specification" else "its own claim"
+        return Standing(f"{recipe.name}: {recipe.source}", recipe.evidence, breaks)
     return Standing("the kernel's own contract, given as data", "measured", "its own claim")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Explanation
-from narrowgauge.reference.behaviour import Behaviour, behaviour_of
+from narrowgauge.reference.behaviour import Behaviour, behaviour_of, blocks_of
 from narrowgauge.reference.compare import Difference, compare
 from narrowgauge.reference.expected import Interval
 from narrowgauge.reference.faults.registry import FAULTS
@@ -42,8 +42,10 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
     A complete one reproduces every output. A partial one is given only where it leaves less than it found.
     """
     right = behaviour_of(claim)
-    rows = _witness(difference)
-    few, few_got = x.take(rows), {name: value.take(rows) for name, value in got.items()}
+    # where rows share a scale, a cut of them is another matrix
+    rows = _witness(difference) if right.recipe is None or right.recipe.by_rows else np.arange(x.shape[0])
+    few = x.take(rows)
+    few_got = {name: value.take(rows) if value.shape[0] == x.shape[0] else value for name, value in got.items()}
     singles = list(_single_faults(right))
     survivors = [c for c in singles if _left(c, few, few_got) == 0]
     complete = [c for c in survivors if _left(c, x, got) == 0]
@@ -131,6 +133,6 @@ def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
                 if classes.any():
                     index = tuple(int(i) for i in np.argwhere(classes)[0])
                     one, two = (show(Coded(c.format, c.data[index])) for c in (want[name].low, outputs[name]))
-                    where = f"{input_of(x, index, classes.shape)}, {name}{list(index)} of case {case!r}"
+                    where = f"{input_of(x, index, classes.shape, blocks_of(claim))}, {name}{list(index)} of case {case!r}"
                     return f"{where}: {first.name} gives {one}, {other.name} gives {two}"
     return "no input of the suite's cases separates them for this claim: they are one fault here"

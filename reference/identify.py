@@ -12,11 +12,12 @@ from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.contracts.verdict import Explanation
 from narrowgauge.reference.apart import Apart, apart
-from narrowgauge.reference.behaviour import behaviour_of, candidates
+from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates
 from narrowgauge.reference.choices import Choices, choices_of, mistaken
 from narrowgauge.reference.compare import Difference, compare
 from narrowgauge.reference.diagnosis import explain
 from narrowgauge.reference.expected import Expected, expected
+from narrowgauge.reference.form import form_of, shaped, takes
 from narrowgauge.reference.listing import mismatches
 
 
@@ -82,8 +83,10 @@ def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
         merged, unsteady = _merged(seen)
         seen = [merged]
     rules = rules_apart(claim, seen)
-    nearest, choices = _nearest(claim, rules, seen)
     elements = sum(c.data.size for one in seen for c in one.got.values())
+    if not rules:  # no named recipe has outputs of these forms for all of these inputs
+        return Identity(str(claim), elements, (), None, unsteady)
+    nearest, choices = _nearest(claim, rules, seen)
     follows = their_names(claim, (rule for rule in rules if rule.total == 0))
     if follows:
         return Identity(str(claim), elements, follows, choices, unsteady)
@@ -127,7 +130,7 @@ def _nearest(claim: Claim, rules: Sequence[Rule], seen: Sequence[Seen]) -> tuple
 def rules_apart(claim: Claim, seen: Sequence[Seen]) -> list[Rule]:
     """Every named rule for an observed claim, those of one answer together, with how a kernel differs from it."""
     found: dict[tuple[str, ...], Rule] = {}
-    for candidate in candidates(claim):
+    for candidate in _alike(claim, seen):
         want = tuple(expected(candidate, one.x) for one in seen)
         key = tuple(digest({name: interval.low for name, interval in w.items()}) for w in want)
         if key in found:
@@ -137,6 +140,15 @@ def rules_apart(claim: Claim, seen: Sequence[Seen]) -> list[Rule]:
             differences = tuple(compare(one.got, w) for one, w in zip(seen, want, strict=True))
             found[key] = Rule((candidate.rule,), candidate, want, differences)
     return list(found.values())
+
+
+def _alike(claim: Claim, seen: Sequence[Seen]) -> list[Claim]:
+    """The candidates that give outputs of the form that was seen."""
+    return [
+        c
+        for c in candidates(claim)
+        if all(takes(c, one.x.shape) and not form_of(one.got, shaped(c, one.x.shape)) for one in seen)
+    ]
 
 
 def their_names(claim: Claim, rules: Iterable[Rule]) -> tuple[str, ...]:
@@ -169,7 +181,7 @@ def _where(claim: Claim, nearest: Rule, seen: Sequence[Seen]) -> tuple[Apart, ..
 def _of_matrix(one: Seen, nearest: Rule, number: int) -> list[Apart]:
     """The first element of each class of difference of each output, and how many there are."""
     want, difference = nearest.want[number], nearest.apart[number]
-    listed = {(m.output, m.kind): m for m in reversed(mismatches(one.x, one.got, want, difference))}
+    listed = {(m.output, m.kind): m for m in reversed(mismatches(one.x, one.got, want, difference, blocks_of(nearest.claim)))}
     told = []
     for (output, kind), m in listed.items():
         count = difference.count(output, kind)

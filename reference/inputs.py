@@ -17,6 +17,7 @@ from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.reference.behaviour import recipe_of
 from narrowgauge.reference.codec import WIDEST_TABLE, encode, largest, unrestricted, values
 
 Depth = Literal["smoke", "standard", "exhaustive"]
@@ -159,8 +160,8 @@ def _mantissas(count: int) -> npt.NDArray[np.uint64]:
 Rows = dict[str, npt.NDArray[np.float64]]
 
 
-def quantizer_rows(columns: int, bound: float) -> Rows:
-    """Rows for a per-token quantizer, each with the name of what it is for."""
+def quantizer_rows(columns: int, bound: float, fmt: Format) -> Rows:
+    """Rows for a quantizer to ``fmt`` whose largest code stands for ``bound``, each with the name of what it is for."""
     random = noise(columns, seed=2)
     ramp = np.linspace(-1.0, 1.0, columns)
 
@@ -175,7 +176,7 @@ def quantizer_rows(columns: int, bound: float) -> Rows:
         "ones": np.ones(columns),
         "one element": holding(3.0, np.zeros(columns)),
         "largest is negative": holding(-9.0, random),
-        "ties of a unit scale": holding(bound, np.resize(boundaries(FORMATS["float8_e4m3fn"]), columns) % bound),
+        "ties of a unit scale": holding(bound, np.resize(boundaries(fmt), columns) % bound),
         "a NaN": holding(np.nan, random),
         "a signalling NaN": random.copy(),
         "all NaN": np.full(columns, np.nan),
@@ -198,7 +199,7 @@ def quantizer_rows(columns: int, bound: float) -> Rows:
 def _matrix(columns: int) -> Callable[[Claim], Coded]:
     def make(claim: Claim) -> Coded:
         fmt = format_named(claim.format)
-        rows = quantizer_rows(columns, float(values(fmt)[largest(fmt)]))
+        rows = quantizer_rows(columns, _bound(claim), fmt)
         x = _as_source(np.stack(list(rows.values())), claim)
         source = format_named(claim.source)
         # float64 has no signalling NaN to give: it is written as a pattern, into a row of noise.
@@ -208,6 +209,35 @@ def _matrix(columns: int) -> Callable[[Claim], Coded]:
         return x
 
     return make
+
+
+def _bound(claim: Claim) -> float:
+    """The largest value that codes stand for: of the recipe, or of the format where nothing is claimed."""
+    recipe, fmt = recipe_of(claim), format_named(claim.format)
+    return float(values(fmt)[largest(fmt)]) if recipe is None else recipe.destination(fmt.name).bound
+
+
+def _finite(claim: Claim) -> Coded:
+    """The rows whose largest magnitudes are near 1: where all of a tensor shares a scale, the rest hides them."""
+    rows = quantizer_rows(128, _bound(claim), format_named(claim.format))
+    kept = [name for name in rows if name.startswith("largest ") or name in ("zeros", "negative zeros", "ones")]
+    tiny = {f"2^-{p} of it": rows["ones"] * 2.0**-p for p in (4, 8, 9, 10, 12, 18, 19, 20)}
+    return _as_source(np.stack([*(rows[name] for name in kept), *tiny.values()]), claim)
+
+
+def _divides(columns: int) -> Callable[[Claim], bool]:
+    """Whether a claim can have matrices of so many columns. Rows are no matter: no recipe has blocks of whole rows."""
+
+    def applies(claim: Claim) -> bool:
+        recipe = recipe_of(claim)
+        return recipe is None or recipe.blocks.divide(0, columns)
+
+    return applies
+
+
+def _shares_a_tensor(claim: Claim) -> bool:
+    recipe = recipe_of(claim)
+    return recipe is not None and not recipe.by_rows
 
 
 def _as_source(matrix: npt.NDArray[np.float64], claim: Claim) -> Coded:
@@ -254,8 +284,11 @@ CASES: tuple[Case, ...] = (
     Case("stratified_2m", "cast", _stratified(4096), "every exponent, 4,096 mantissas", "standard", _is_wide),
     Case("stratified_8m", "cast", _stratified(16384), "every exponent, 16,384 mantissas", "exhaustive", _is_wide),
     Case("rows_128", "quantize", _matrix(128), "named rows: zero, NaN, infinity, ties, powers of two"),
-    Case("rows_131", "quantize", _matrix(131), "the same rows with a tail in every block size"),
-    Case("one_column", "quantize", _matrix(1), "rows of one element", "standard"),
+    Case(
+        "rows_131", "quantize", _matrix(131), "the same rows with a tail in every block size", applies=_divides(131)
+    ),
+    Case("finite_128", "quantize", _finite, "rows that may share a scale", applies=_shares_a_tensor),
+    Case("one_column", "quantize", _matrix(1), "rows of one element", "standard", _divides(1)),
     Case("no_rows", "quantize", _empty, "an empty tensor"),
     Case("wide", "quantize", _wide, "5,120 columns", "standard"),
 )

@@ -12,11 +12,12 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Cast, Claim, Observe
 from narrowgauge.contracts.verdict import Verdict
-from narrowgauge.reference.behaviour import behaviour_of, candidates, standing_of
+from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates, recipe_of, standing_of
 from narrowgauge.reference.choices import choices_of, mistaken
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.diagnosis import explain
 from narrowgauge.reference.expected import Expected, expected
+from narrowgauge.reference.form import form_of, observed_form
 from narrowgauge.reference.identify import Seen, rules_apart, their_names
 from narrowgauge.reference.listing import mismatches
 
@@ -37,28 +38,17 @@ def judge(
     """
     observed = isinstance(claim.contract, Observe)
     emulated = dict(models or {})
-    if want is None:
-        want = expected(candidates(claim)[0] if observed else claim, x)
-    malformed = malformed or form_of(got, want)
+    if observed:
+        want = None
+        malformed = malformed or observed_form(candidates(claim), x, got)
+    else:
+        want = expected(claim, x) if want is None else want
+        malformed = malformed or form_of(got, want)
     if malformed:
         authority = "the contract's shapes and formats" if observed else standing_of(claim).authority
         return Verdict("failed", str(claim), authority, malformed=malformed, breaks="its own claim", models=emulated)
-    return replace(_observe(claim, x, got) if observed else _hold_to(claim, x, got, want, emulated), models=emulated)
-
-
-def form_of(got: Mapping[str, Coded], want: Expected) -> tuple[str, ...]:
-    """What is wrong with an answer before any value is looked at: outputs missing, shapes, storage types."""
-    wrong = [f"{name} was not returned" for name in want if name not in got]
-    wrong += [f"returned {name!r}, which the contract does not have" for name in got if name not in want]
-    for name in want.keys() & got.keys():
-        shape, storage = want[name].low.shape, format_named(want[name].format).storage
-        if got[name].shape != shape:
-            wrong.append(f"{name} misshaped: got {list(got[name].shape)}, want {list(shape)}")
-        elif got[name].format != want[name].format:
-            wrong.append(f"{name} is {got[name].format}, want {want[name].format}")
-        elif got[name].data.dtype.kind not in "ui":
-            wrong.append(f"{name} came as {got[name].data.dtype}, want codes ({storage})")
-    return tuple(wrong)
+    verdict = _observe(claim, x, got) if want is None else _hold_to(claim, x, got, want, emulated)
+    return replace(verdict, models=emulated)
 
 
 def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected, models: Mapping[str, bool]) -> Verdict:
@@ -76,7 +66,7 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected, m
         elements=elements,
         differences=difference.counts,
         explanations=explanations,
-        mismatches=tuple(mismatches(x, got, want, difference)),
+        mismatches=tuple(mismatches(x, got, want, difference, blocks_of(claim))),
         breaks=standing.breaks,
         reason="" if explained or claim.operation != Cast.operation else _other_choices(claim, x, got["codes"]),
         digest=digest(dict(got)),
@@ -116,9 +106,16 @@ def check_claim(claim: Claim) -> None:
             raise BadInput(f"{claim}: no named rule has destination {claim.format}; there is nothing to compare with")
         return
     standing_of(claim)
+    recipe = recipe_of(claim)
+    if recipe is not None and recipe.inputs:
+        raise BadInput(
+            f"{claim}: the recipe is given {', '.join(recipe.inputs)} beside x, and no kernel can be given more than x "
+            "yet; 'reference.quantize.quantize' computes it, and a recipe without inputs can be claimed"
+        )
     if behaviour_of(claim).policy.rounding == "stochastic":
         raise BadInput(
             f"{claim}: a stochastic cast cannot be judged: nobody hands a kernel the random bits to round by, so "
             "no code is the expected one; reference.codec.encode takes them as RandomBits"
         )
-    expected(claim, Coded(claim.source, np.zeros((0, 1), format_named(claim.source).storage)))
+    columns = recipe.blocks.columns if recipe is not None else 0
+    expected(claim, Coded(claim.source, np.zeros((0, columns or 1), format_named(claim.source).storage)))

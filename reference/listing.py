@@ -8,6 +8,7 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.recipe import Blocks
 from narrowgauge.contracts.verdict import Mismatch
 from narrowgauge.reference.compare import Difference
 from narrowgauge.reference.expected import Expected
@@ -17,7 +18,9 @@ from narrowgauge.reference.fast_codec import decode_values
 LISTED = 10
 
 
-def mismatches(x: Coded, got: Mapping[str, Coded], want: Expected, difference: Difference) -> list[Mismatch]:
+def mismatches(
+    x: Coded, got: Mapping[str, Coded], want: Expected, difference: Difference, blocks: Blocks | None = None
+) -> list[Mismatch]:
     """The first differing elements, a few of each class, with what went in."""
     listed: list[Mismatch] = []
     for name, classes in difference.classes.items():
@@ -32,7 +35,7 @@ def mismatches(x: Coded, got: Mapping[str, Coded], want: Expected, difference: D
                         output=name,
                         index=index,
                         kind=difference.kind(name, index),
-                        input=input_of(x, index, classes.shape),
+                        input=input_of(x, index, classes.shape, blocks),
                         got=show(Coded(got[name].format, got[name].data[index])),
                         want=ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}",
                     )
@@ -40,13 +43,21 @@ def mismatches(x: Coded, got: Mapping[str, Coded], want: Expected, difference: D
     return listed
 
 
-def input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """The element that the output element came from, or the row for an output that has one value per row."""
-    if shape == x.shape:
+def input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...], blocks: Blocks | None) -> str:
+    """The element that the output element came from, or the block for an output that has one value for each."""
+    if blocks is None or shape == x.shape:
         return show(Coded(x.format, x.data[index]))
-    row = decode_values(x.take(np.array([index[0]])))
-    magnitudes = np.abs(row[~np.isnan(row)])
-    return f"row {index[0]}, largest magnitude {magnitudes.max(initial=0.0):.9g}"
+    places, words = [], []
+    for axis, (at, count, each) in enumerate(zip(index, shape, (blocks.rows, blocks.columns), strict=True)):
+        size = x.shape[axis]
+        first, past = (0, size) if count == 1 else (at * each, min((at + 1) * each, size))
+        places.append(slice(first, past))
+        if past - first < size:
+            name = ("row", "column")[axis]
+            words.append(f"{name} {first}" if past == first + 1 else f"{name}s {first} to {past - 1}")
+    block = decode_values(Coded(x.format, np.ascontiguousarray(x.data[tuple(places)])))
+    magnitudes = np.abs(block[~np.isnan(block)])
+    return f"{', '.join(words) or 'the tensor'}, largest magnitude {magnitudes.max(initial=0.0):.9g}"
 
 
 def show(element: Coded) -> str:

@@ -151,7 +151,12 @@ def _stored(name: str, value: F32, recipe: Recipe) -> Coded:
         whole = np.clip(np.nan_to_num(value.astype(np.float64)), -(2.0**31), 2.0**31 - 1)
         return Coded("int32", whole.astype(np.int64).astype(np.uint32))
     exact = Coded("float32", np.ascontiguousarray(value).view(np.uint32))
-    if name == "global_scale" or recipe.scale_format == "float32":
+    return exact if name == "global_scale" else stored_scale(exact, recipe)
+
+
+def stored_scale(exact: Coded, recipe: Recipe) -> Coded:
+    """A float32 scale in the format in which the recipe stores it."""
+    if recipe.scale_format == "float32":
         return exact
     return cast(exact, recipe.scale_format, policies.resolve(recipe.scale_cast, recipe.scale_format))
 

@@ -11,6 +11,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Cast, Observe
 from narrowgauge.contracts.outcome import Outcome
 from narrowgauge.contracts.verdict import Verdict
+from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.expected import Expected, expected
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.message import failure_message
@@ -34,7 +35,7 @@ def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: 
     """Run a kernel on ``x`` and judge what comes back, against the reference or against ``want``."""
     if planned.hindrance:
         return not_run(planned, planned.hindrance)
-    outcome = planned.device.run(planned.plugged, planned.claim, x, timeout)
+    outcome = planned.device.run(planned.plugged, resolved(planned.claim), x, timeout)
     if outcome.kind == "not_executed":
         return Judged(_row(planned, outcome, result="not_executed", reason=outcome.reason))
     if outcome.kind != "returned":

@@ -1,7 +1,7 @@
 """Judging without running: inputs go out as a file, outputs of any program on any machine come back as one.
 
 The inputs file holds a tensor ``CASE.x`` for each case, typed, and says in its metadata what is claimed. The outputs
-file holds ``CASE.codes`` (and ``CASE.scale``), as plain unsigned integers or typed.
+file holds ``CASE.codes`` (and ``CASE.scale``, or what else the recipe returns), as plain unsigned integers or typed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.golden.safetensors_file import TensorFile, metadata_of, read, write
+from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.inputs import Depth, cases_for
 from narrowgauge.reference.judge import check_claim, judge
 from narrowgauge.reference.message import failure_message
@@ -28,7 +29,7 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
     """Write the cases of a claim. Returns their names and shapes. Raises ``BadInput`` for a claim that cannot be."""
     check_claim(claim)
     cases = cases_for(claim, depth)
-    metadata = {"schema": SCHEMA, "claim": str(claim), "depth": depth, "outputs": claim.outputs, "cases": list(cases)}
+    metadata = {"schema": SCHEMA, "claim": str(claim), "depth": depth, "outputs": resolved(claim).outputs, "cases": list(cases)}
     write(path, {f"{name}.x": x for name, x in cases.items()}, metadata, typed=True)
     return {name: x.shape for name, x in cases.items()}
 
@@ -37,7 +38,7 @@ def judge_files(inputs: Path, outputs: Path, kernel: str, target: str) -> list[J
     """Verdicts on an outputs file, one per case of its inputs. Raises ``BadInput`` that names file and tensor."""
     claim, cases = read_inputs(inputs)
     answered = read(outputs)
-    expected = {f"{case}.{name}" for case in cases for name in claim.outputs}
+    expected = {f"{case}.{name}" for case in cases for name in resolved(claim).outputs}
     if strange := sorted(answered.tensors.keys() - expected):
         raise BadInput(f"{outputs} holds {', '.join(strange)}; expected {', '.join(sorted(expected))}")
     return [_judge_case(claim, case, x, answered, Replay(kernel, target, "file")) for case, x in cases.items()]
@@ -74,7 +75,7 @@ def _input(path: Path, file: TensorFile, claim: Claim, case: str) -> Coded:
 def _judge_case(claim: Claim, case: str, x: Coded, answered: TensorFile, replay: Replay) -> Judged:
     outputs: dict[str, Coded] = {
         name: answered.tensors[f"{case}.{name}"].as_format(format_name)
-        for name, format_name in claim.outputs.items()
+        for name, format_name in resolved(claim).outputs.items()
         if f"{case}.{name}" in answered.tensors
     }
     if not outputs:

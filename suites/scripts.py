@@ -14,32 +14,36 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Verdict
+from narrowgauge.reference.behaviour import recipe_of, resolved
 from narrowgauge.reference.expected import Expected
 
-#: how many elements of a cast, and how wide a row of a quantizer, a script holds
-ELEMENTS, WIDEST_ROW = 4, 1024
+#: how many elements of a cast, and of a row or matrix of a quantizer, a script holds
+ELEMENTS, LARGEST_MATRIX = 4, 1024
 
 
 def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expected, verdict: Verdict) -> str:
-    """The script, or "" where there is no mismatch to show or its row is too wide to print."""
+    """The script, or "" where there is no mismatch to show or what shows it is too large to print."""
     if not verdict.mismatches:
         return ""
     indices = list(dict.fromkeys(m.index for m in verdict.mismatches))
-    if x.data.ndim == 2:
-        if x.shape[1] > WIDEST_ROW:
-            return ""
+    recipe = recipe_of(claim)
+    if recipe is not None and not recipe.by_rows:  # rows share a scale: all of them, or none
+        part, expected = x.data, {name: want[name].low.data for name in want}
+    elif x.data.ndim == 2:
         rows = np.array([indices[0][0]])
         part, expected = x.take(rows).data, {name: want[name].low.take(rows).data for name in want}
     else:
         chosen = tuple(np.array(axis) for axis in zip(*indices[:ELEMENTS], strict=True))
         part, expected = x.data[chosen], {name: want[name].low.data[chosen] for name in want}
+    if x.data.ndim == 2 and part.size > LARGEST_MATRIX:
+        return ""
     lines = [f"# {plugged.kernel.name}: {claim} on {target}"]
     if target == "interpreter":
         lines.append('import os; os.environ["TRITON_INTERPRET"] = "1"')
     lines += _imports(plugged)
     lines += _input(plugged, claim.source, part)
     lines += _call(plugged, claim)
-    lines += [_print(plugged, name, expected[name], claim.outputs[name]) for name in expected]
+    lines += [_print(plugged, name, expected[name], resolved(claim).outputs[name]) for name in expected]
     return "\n".join(lines)
 
 
@@ -80,7 +84,7 @@ def _input(plugged: Plugged, source: str, part: npt.NDArray[Any]) -> list[str]:
 
 def _call(plugged: Plugged, claim: Claim) -> list[str]:
     expression = plugged.kernel.expression.replace("{format}", claim.format)
-    names = list(claim.outputs)
+    names = list(resolved(claim).outputs)
     return [
         f"out = {expression or f'{plugged.kernel.name}(x, {claim.format!r})'}",
         f"out = out if isinstance(out, dict) else dict(zip({names}, out if isinstance(out, tuple) else [out]))",

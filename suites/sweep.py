@@ -27,7 +27,8 @@ from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.codec import values
 from narrowgauge.reference.expected import Expected, Interval
 from narrowgauge.reference.fast_codec import decode_values
-from narrowgauge.reference.judge import form_of, judge
+from narrowgauge.reference.form import form_of
+from narrowgauge.reference.judge import judge
 from narrowgauge.reference.listing import show
 from narrowgauge.suites.sweep_record import Record, Span, Stretch, blocks
 

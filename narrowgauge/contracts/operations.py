@@ -31,8 +31,13 @@ class Quantize:
     operation: ClassVar[str] = "quantize"
 
     def outputs(self, format_name: str) -> dict[str, str]:
-        """Names and formats of what the kernel returns: ``codes`` [rows, columns], ``scale`` float32 [rows, 1]."""
-        return {"codes": format_name, "scale": "float32"}
+        """Names and formats of what the kernel returns, as the recipe computes them.
+
+        Raises ``BadInput`` where the recipe is but a name: ``reference.behaviour.resolved`` looks it up.
+        """
+        if isinstance(self.recipe, str):
+            raise BadInput(f"what {self.recipe!r} returns is said by the recipe; resolve the claim first")
+        return self.recipe.outputs(format_name)
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,8 @@ class Observe:
             raise unknown("operation", self.of, OPERATIONS, "observe(...)")
 
     def outputs(self, format_name: str) -> dict[str, str]:
-        """Those of the observed operation."""
-        return {"cast": Cast("").outputs, "quantize": Quantize("").outputs}[self.of](format_name)
+        """Those of the observed operation; of a quantizer, the two that every one has. A dict may hold others."""
+        return {"codes": format_name} | ({"scale": "float32"} if self.of == Quantize.operation else {})
 
 
 Contract = Cast | Quantize | Observe

@@ -25,6 +25,8 @@ INPUTS = {"scale": "float32", "zero_point": "int32", "global_scale": "float32", 
 OF_TENSOR = ("global_scale", "upper_bound")
 #: values of a recipe that a kernel returns, beside the codes, where a step computes them
 RETURNED = ("scale", "global_scale", "zero_point")
+#: what an expectation of a recipe rests on: as of a policy; or the engine's own source, read, which is the definition
+Evidence = Literal["specification", "source", "measured", "document"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Blocks:
         if self.rows == 1:
             return f"group of {self.columns}"
         return f"block of {self.rows or 'all'} × {self.columns or 'all'}"
+
+    def divide(self, rows: int, columns: int) -> bool:
+        """Whether a matrix of that shape can be quantized in such blocks."""
+        return self.ragged or not (rows % (self.rows or 1) or columns % (self.columns or 1))
 
     def grid(self, rows: int, columns: int) -> tuple[int, int]:
         """How many blocks a matrix has each way. Raises ``BadInput`` where they do not divide it."""
@@ -95,7 +101,7 @@ class Recipe:
     inputs: tuple[str, ...] = ()  #: given beside x: names of ``INPUTS``
     scale_format: str = "float32"
     scale_cast: str = "ieee"  #: name of the cast policy by which the scale is stored
-    evidence: Literal["specification", "measured", "document"] = "document"  #: as of a policy
+    evidence: Evidence = "source"
 
     def __post_init__(self) -> None:
         for name in self.inputs:
@@ -128,6 +134,12 @@ class Recipe:
     def static(self) -> bool:
         """Whether the scale is given."""
         return "scale" in self.inputs
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether what comes out of a row depends on that row alone."""
+        named = {o for _, chain in self.steps for step in chain for o in (step if isinstance(step, tuple) else (step,))}
+        return self.blocks.rows == 1 and "tensor_amax" not in named and not self.inputs
 
     def outputs(self, format_name: str) -> dict[str, str]:
         """Names and formats of what a kernel returns: codes [rows, columns], and one value of each block.

@@ -16,6 +16,7 @@ from narrowgauge.contracts.recipe import Chain, Destination, Recipe, Step
 from narrowgauge.reference.behaviour import Behaviour, Buffers
 from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.policies import check_fits
+from narrowgauge.reference.quantize import stored_scale
 from narrowgauge.reference.steps import F32, named
 
 Edit = Callable[[Behaviour], Behaviour | None]
@@ -69,13 +70,15 @@ def on_scale(change: Callable[[F32], F32]) -> Edit:
     """Change the scale that is stored, and not the codes."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.recipe is None or behaviour.recipe.outputs(behaviour.format).get("scale") != "float32":
+        scaled = behaviour.recipe
+        if scaled is None or "scale" not in scaled.outputs(behaviour.format):
             return None
 
         def after(outputs: Buffers) -> Buffers:
             with np.errstate(all="ignore"):
                 changed = np.asarray(change(to_float32(outputs["scale"])), np.float32)
-            return outputs | {"scale": Coded("float32", np.ascontiguousarray(changed).view(np.uint32))}
+            exact = Coded("float32", np.ascontiguousarray(changed).view(np.uint32))
+            return outputs | {"scale": stored_scale(exact, scaled)}
 
         return replace(behaviour, after=(*behaviour.after, after))
 

@@ -38,6 +38,7 @@ def _nvidia(name: str, format_name: str, largest: float) -> Recipe:
         scale_format=E8M0,
         scale_cast="e8m0_rceil",
         source=_PTX,
+        evidence="document",
     )
 
 
@@ -56,6 +57,7 @@ def _nvfp4(name: str, global_scale: Chain, scale: Step, encode: Chain) -> Recipe
         scale_format="float8_e4m3fn",
         scale_cast="ptx_satfinite",
         source="NVIDIA, NVFP4 (16 elements, E4M3 scale, float32 scale of the tensor); the tensor's scale as a " + name,
+        evidence="document",
     )
 
 
