@@ -75,6 +75,8 @@ def values(fmt: Format) -> Values:
 @cache
 def largest(fmt: Format) -> int:
     """The code of the largest finite value. Codes of non-negative finite values are 0 to this, in ascending order."""
+    if fmt.family == "integer":
+        return (fmt.sign_bit or fmt.code_count) - 1
     return int(np.flatnonzero(np.isfinite(values(fmt)[: fmt.sign_bit or fmt.code_count]))[-1])
 
 
@@ -83,6 +85,8 @@ def nan_code(fmt: Format) -> int:
     """The format's NaN: the quiet one without a payload in IEEE layouts, else the first. -1 where there is none."""
     if fmt.family == "ieee":
         return (((1 << fmt.exponent) - 1) << fmt.mantissa) | (1 << (fmt.mantissa - 1))
+    if fmt.family == "integer":
+        return -1
     found = np.flatnonzero(np.isnan(values(fmt)))
     return int(found[0]) if found.size else -1
 

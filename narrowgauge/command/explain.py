@@ -217,6 +217,8 @@ def _number(fmt: Format, code: int) -> str:
 
 def _nans(fmt: Format) -> str:
     """The codes of NaN: "0x7f, 0xff", or "0x7d to 0x7f, 0xfd to 0xff"."""
+    if fmt.family == "integer":
+        return NONE
     if fmt.bits > 8:
         return "every code with the top exponent and a fraction"
     codes = np.flatnonzero(np.isnan(values(fmt)))

@@ -130,6 +130,8 @@ class Killer:
             for got in (codec.decode(stored, fmt), fast.decode_values(coded.Coded(name, stored))):
                 if not np.array_equal(got, want, equal_nan=True) or _signs_part(got, want):
                     yield f"values of {name}"
+            if layout.is_integer and (codec.largest(fmt), codec.nan_code(fmt)) != (layout.largest, -1):
+                yield f"ends of {name}"
             with np.errstate(invalid="ignore", over="ignore"):
                 narrow = want.astype(np.float32)
                 longer = np.resize(stored, 32768 + 3) if layout.codes <= 256 else stored
@@ -194,7 +196,7 @@ def _steps() -> Iterator[str]:
         yield "an amax without NaN"
     by_constant = dataclasses.replace(recipe, steps=(("scale", ("amax", ("mul", "1/bound"))), *recipe.steps[1:]))
     seen = quantizer.Statistics((1, 1), {"amax": np.full((1, 1), 3.0, np.float32)})
-    scale = quantizer.block_values(seen, by_constant, "float8_e4m3fn", {})["scale"]
+    scale = quantizer.block_values(seen, by_constant, "float8_e4m3fn", "float32", {})["scale"]
     third = second_quantizers.multiply(
         second.decode(0x40400000, "float32"), second_quantizers.divide(*_numbers(0x3F800000, 0x43E00000))
     )
@@ -379,6 +381,9 @@ def _module(name: str) -> Any:
 
 def _some_codes(layout: second.Layout) -> npt.NDArray[np.uint64]:
     """Codes of a wide format: the ends of every range, specials, and a few between; both signs."""
+    if layout.is_integer:
+        some = [*range(5), *range(layout.largest - 2, layout.largest + 1), *(layout.largest // k for k in range(2, 40))]
+        return np.array([*some, *(c + layout.sign_bit for c in some)], np.uint64)
     assert layout.infinity is not None
     assert layout.nan is not None
     normal = 1 << layout.mantissa_bits

@@ -29,7 +29,6 @@ MODULES = (
     "reference.codec",
     "reference.fast_codec",
     "reference.policies",
-    "reference.recipes",
     "reference.steps",
     "reference.quantize",
 )

@@ -97,6 +97,7 @@ LAYOUTS: Mapping[str, Layout] = {
     # Of an integer, the bits below the sign are all mantissa, and the bias makes the spacing 1.
     "int8": Layout(0, 7, -6, 0x7F, None, None, False, "complement"),
     "int4": Layout(0, 3, -2, 0x7, None, None, False, "complement"),
+    "int32": Layout(0, 31, -30, 0x7FFF_FFFF, None, None, False, "complement"),
     "uint8": Layout(0, 8, -7, 0xFF, None, None, False, "none"),
     "uint4": Layout(0, 4, -3, 0xF, None, None, False, "none"),
 }

@@ -26,6 +26,7 @@ IN_ML_DTYPES = [f.name for f in FORMATS.values() if f.family != "integer" and f.
 BITS = {
     "float8_e8m0fnu": "no sign, 8 exponent, no mantissa, bias 127",
     "int8": "8, two's complement", "uint8": "8, unsigned", "int4": "4, two's complement", "uint4": "4, unsigned",
+    "int32": "32, two's complement",
 }  # fmt: skip
 
 

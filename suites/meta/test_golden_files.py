@@ -205,7 +205,7 @@ DTYPES = {
     "float8_e5m2": "F8_E5M2", "float8_e5m2fnuz": "F8_E5M2FNUZ",
     "float8_e4m3": "", "float8_e3m4": "", "float8_e4m3b11fnuz": "", "float8_e8m0fnu": "F8_E8M0",
     "float6_e2m3fn": "F6_E2M3", "float6_e3m2fn": "F6_E3M2", "float4_e2m1fn": "F4",
-    "int8": "I8", "uint8": "U8", "int4": "", "uint4": "",
+    "int8": "I8", "uint8": "U8", "int4": "", "uint4": "", "int32": "I32",
 }  # fmt: skip
 #: their files have several codes to a byte
 PACKED = ("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
