@@ -16,7 +16,7 @@ from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Chain, Recipe
+from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
@@ -30,10 +30,10 @@ from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.symptoms import Symptom, matching
+from narrowgauge.reference.words import facts_of
 
 #: how many codes may stand in one line of a value table; the most that fit are taken
 COLUMNS = (8, 4, 2, 1)
-#: what the clamps of recipes make of NaN
 #: every spelling of a format, in lower case
 ALIASES = {alias.lower(): f.name for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases) if alias}
 #: said of what a format does not have
@@ -44,7 +44,6 @@ WHERE = {
     "equivalent": " (no input at all shows it)",
     "not shown": " (no input of the suite shows it)",
 }
-AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN"}
 
 
 def register(subparsers: Any) -> None:
@@ -157,31 +156,8 @@ def _target(target: Target, width: int) -> list[Text]:
 
 
 def _recipe(recipe: Recipe, width: int) -> list[Text]:
-    stored = "" if recipe.scale_format == "float32" else f", stored as {recipe.scale_format} by {recipe.scale_cast}"
-    said = [
-        ("one scale for:", f"a {recipe.blocks}" + (" (row)" if str(recipe.blocks) == "token" else "") + stored),
-        *((("given:", ", ".join(recipe.inputs)),) if recipe.inputs else ()),
-        *((("amax:", f"the largest magnitude; {AMAX[recipe.amax_nan]}"),) if _asks_amax(recipe) else ()),
-        *((f"{name}:", _steps(chain)) for name, chain in recipe.steps),
-        ("element:", _steps(recipe.element)),
-        *((f"to {d.format}:", f"bound {d.bound:g}, cast {d.cast}") for d in recipe.destinations),
-        ("source:", recipe.source),
-    ]
+    said = [(f"{name}:", words) for name, words in facts_of(recipe)]
     return [Text(f"{recipe.name}: a recipe", "bold"), *facts(said, width)]
-
-
-def _asks_amax(recipe: Recipe) -> bool:
-    return any(chain[0] in ("amax", "tensor_amax") for _, chain in recipe.steps)
-
-
-def _steps(chain: Chain) -> str:
-    """``("amax", ("div", "bound"))`` is "amax, div bound"."""
-    steps = (step if isinstance(step, str) else " ".join(_operand(part) for part in step) for step in chain)
-    return ", ".join(steps)
-
-
-def _operand(part: float | str) -> str:
-    return part if isinstance(part, str) else f"{part:.9g}"
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------
