@@ -139,7 +139,8 @@ def layout(claim: Claim) -> dict[str, str]:
     formats = {"code": claim.format, "rise": claim.format, "values": claim.format, "bits": "uint8"}
     parts = {part: formats.get(part, claim.source) for part in PARTS[form]}
     return {
-        f"{claim.source}.{part}": name for part, name in (parts | (resolved(claim).outputs if form == "rows" else {})).items()
+        f"{claim.source}.{part}": name
+        for part, name in (parts | (resolved(claim).outputs if form == "rows" else {})).items()
     }
 
 
@@ -224,7 +225,9 @@ def as_case(claim: Claim, tensors: Tensors) -> tuple[Coded, Expected]:
     """
     source, form = format_named(claim.source), form_of(claim)
     if form == "rows":
-        outputs = {name: Coded(fmt, tensors[f"{source.name}.{name}"].data) for name, fmt in resolved(claim).outputs.items()}
+        outputs = {
+            name: Coded(fmt, tensors[f"{source.name}.{name}"].data) for name, fmt in resolved(claim).outputs.items()
+        }
         return tensors[f"{source.name}.x"], {name: Interval.exactly(value) for name, value in outputs.items()}
     if form == "table":
         every = np.arange(source.code_count, dtype=source.storage)

@@ -133,6 +133,8 @@ def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
                 if classes.any():
                     index = tuple(int(i) for i in np.argwhere(classes)[0])
                     one, two = (show(Coded(c.format, c.data[index])) for c in (want[name].low, outputs[name]))
-                    where = f"{input_of(x, index, classes.shape, blocks_of(claim))}, {name}{list(index)} of case {case!r}"
+                    where = (
+                        f"{input_of(x, index, classes.shape, blocks_of(claim))}, {name}{list(index)} of case {case!r}"
+                    )
                     return f"{where}: {first.name} gives {one}, {other.name} gives {two}"
     return "no input of the suite's cases separates them for this claim: they are one fault here"

@@ -181,7 +181,9 @@ def _where(claim: Claim, nearest: Rule, seen: Sequence[Seen]) -> tuple[Apart, ..
 def _of_matrix(one: Seen, nearest: Rule, number: int) -> list[Apart]:
     """The first element of each class of difference of each output, and how many there are."""
     want, difference = nearest.want[number], nearest.apart[number]
-    listed = {(m.output, m.kind): m for m in reversed(mismatches(one.x, one.got, want, difference, blocks_of(nearest.claim)))}
+    listed = {
+        (m.output, m.kind): m for m in reversed(mismatches(one.x, one.got, want, difference, blocks_of(nearest.claim)))
+    }
     told = []
     for (output, kind), m in listed.items():
         count = difference.count(output, kind)

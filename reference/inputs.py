@@ -284,9 +284,7 @@ CASES: tuple[Case, ...] = (
     Case("stratified_2m", "cast", _stratified(4096), "every exponent, 4,096 mantissas", "standard", _is_wide),
     Case("stratified_8m", "cast", _stratified(16384), "every exponent, 16,384 mantissas", "exhaustive", _is_wide),
     Case("rows_128", "quantize", _matrix(128), "named rows: zero, NaN, infinity, ties, powers of two"),
-    Case(
-        "rows_131", "quantize", _matrix(131), "the same rows with a tail in every block size", applies=_divides(131)
-    ),
+    Case("rows_131", "quantize", _matrix(131), "the same rows with a tail in every block size", applies=_divides(131)),
     Case("finite_128", "quantize", _finite, "rows that may share a scale", applies=_shares_a_tensor),
     Case("one_column", "quantize", _matrix(1), "rows of one element", "standard", _divides(1)),
     Case("no_rows", "quantize", _empty, "an empty tensor"),

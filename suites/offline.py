@@ -29,7 +29,13 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
     """Write the cases of a claim. Returns their names and shapes. Raises ``BadInput`` for a claim that cannot be."""
     check_claim(claim)
     cases = cases_for(claim, depth)
-    metadata = {"schema": SCHEMA, "claim": str(claim), "depth": depth, "outputs": resolved(claim).outputs, "cases": list(cases)}
+    metadata = {
+        "schema": SCHEMA,
+        "claim": str(claim),
+        "depth": depth,
+        "outputs": resolved(claim).outputs,
+        "cases": list(cases),
+    }
     write(path, {f"{name}.x": x for name, x in cases.items()}, metadata, typed=True)
     return {name: x.shape for name, x in cases.items()}
 

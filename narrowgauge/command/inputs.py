@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
-from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.operations import Claim, Observe
 from narrowgauge.contracts.verdict import Exit
+from narrowgauge.reference.behaviour import resolved
+from narrowgauge.reference.form import shaped
 from narrowgauge.reference.inputs import DEPTHS
 from narrowgauge.suites.offline import write_inputs
 from narrowgauge.suites.stream import Stream
@@ -45,12 +48,12 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     claim = Claim.parse(arguments.claim)
     shapes = write_inputs(claim, arguments.depth, arguments.output)
     if arguments.json:
-        print_json({"file": str(arguments.output), "claim": str(claim), "cases": shapes, "outputs": claim.outputs})
+        outputs = resolved(claim).outputs
+        print_json({"file": str(arguments.output), "claim": str(claim), "cases": shapes, "outputs": outputs})
         return Exit.OK
     print(f"{arguments.output}: inputs for {claim}")
     for case, shape in shapes.items():
-        wanted = ", ".join(f"{case}.{name} ({_shape(name, shape)} {fmt})" for name, fmt in claim.outputs.items())
-        print(f"  {case}.x {list(shape)} {claim.source}  ->  {wanted}")
+        print(f"  {case}.x {list(shape)} {claim.source}  ->  {', '.join(_wanted(claim, case, shape))}")
     print("write the outputs under those names, as unsigned integers of the codes or in the format's own dtype; then:")
     print(f"  narrowgauge judge {arguments.output} OUTPUTS.safetensors")
     return Exit.OK
@@ -72,5 +75,7 @@ def _stream(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _shape(output: str, shape: tuple[int, ...]) -> list[int]:
-    return [shape[0], 1] if output == "scale" else list(shape)
+def _wanted(claim: Claim, case: str, shape: tuple[int, ...]) -> Iterator[str]:
+    for name, interval in shaped(claim, shape).items():
+        size = "of the blocks" if isinstance(claim.contract, Observe) and name != "codes" else list(interval.low.shape)
+        yield f"{case}.{name} ({size} {interval.format})"

@@ -147,7 +147,10 @@ RECIPES = (
         destinations=ENGINE_FP8,
         amax_nan="keep",
         steps=(
-            ("encode", ("amax", ("at_least_or_nan", 1e-12), ("round", "source"), ("rdiv", "bound"), ("round", "source"))),
+            (
+                "encode",
+                ("amax", ("at_least_or_nan", 1e-12), ("round", "source"), ("rdiv", "bound"), ("round", "source")),
+            ),
             ("scale", ("encode", "recip")),
         ),
         element=("x", ("mul", "encode"), ("round", "source"), ("clamp_keep_nan", "bound")),

@@ -225,7 +225,7 @@ def test_explain_in_the_user_s_own_words(asked: str, title: str, capsys: pytest.
     [
         ("float8_e4m3fnu", "did you mean float8_e4m3fnuz or float8_e4m3fn"),
         ("ocp_saturated", "did you mean ocp_saturate"),
-        ("vllm.fp8_per_token", "did you mean vllm.fp8_per_token_dynamic"),
+        ("vllm.fp8_per_token_dynamik", "did you mean vllm.fp8_per_token_dynamic"),
         ("cast.tie_away", "did you mean cast.ties_away"),
         ("cast.overflow_saturate", "did you mean cast.overflow_saturates"),  # no symptom, though it holds "saturate"
         ("scale.448_for_fnu", "did you mean scale.448_for_fnuz"),

@@ -14,7 +14,17 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.golden.families import ENGINE_RECIPES, SOURCES, STANDARDS, WIDEST, Family, as_case, expanded, family_of, flags
+from narrowgauge.golden.families import (
+    ENGINE_RECIPES,
+    SOURCES,
+    STANDARDS,
+    WIDEST,
+    Family,
+    as_case,
+    expanded,
+    family_of,
+    flags,
+)
 from narrowgauge.golden.manifest import (
     NAME,
     VECTORS,
@@ -63,7 +73,9 @@ def test_families_are_the_files() -> None:
     assert {f.format for f in CASTS} == {f.format for f in DECODES} == narrow
     assert {f.format for f in DRAWN} == {name for name in narrow if second.LAYOUTS[name].sign == "bit"}
     assert {f.format for f in WIDE} == {"float32", "tfloat32", "bfloat16", "float16"}
-    assert {f.rule for f in QUANTIZERS if f.rule.startswith(STANDARDS)} == {n for n in RECIPES if n.startswith(STANDARDS)}
+    assert {f.rule for f in QUANTIZERS if f.rule.startswith(STANDARDS)} == {
+        n for n in RECIPES if n.startswith(STANDARDS)
+    }
     assert {f.rule for f in QUANTIZERS if not f.rule.startswith(STANDARDS)} == set(ENGINE_RECIPES)
 
 

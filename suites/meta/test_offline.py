@@ -306,7 +306,7 @@ def test_an_observation_of_a_quantizer(tmp_path: Path) -> None:
         ("cast/ocp_saturate/float32/float8_e4m3", "does not fit float8_e4m3: it is defined for float8_e4m3fn"),
         ("cast/ocp_saturate/float4_e2m1fn/float8_e4m3fn", "packed sub-byte tensors are not read yet; give codes as U8"),
         ("cast/ocp_saturate/tfloat32/float8_e4m3fn", "'edges.x' is tfloat32, which has no safetensors dtype"),
-        ("quantize/vllm.fp8_per_token/float32/float8_e4m3fn", "did you mean vllm.fp8_per_token_dynamic"),
+        ("quantize/vllm.fp8_per_token_dynamik/float32/float8_e4m3fn", "did you mean vllm.fp8_per_token_dynamic"),
         ("cast/ocp_saturate/float32/float8_e4m3fnuz", "does not fit float8_e4m3fnuz: it is defined for float8_e4m3fn"),
         ("cast/ocp_saturate/float32/float8_e4m3fnuz", "for float8_e4m3fnuz there are fnuz_saturate"),
         ("quantize/vllm.fp8_per_token_dynamic/float32/float16", "has no destination 'float16'; it has float8_e4m3fn"),
