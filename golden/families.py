@@ -20,7 +20,7 @@ from narrowgauge.contracts.formats import FORMATS, Codes, format_named
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.golden.steps import STAIR, fold, spaced, step_table, unfold
-from narrowgauge.reference.behaviour import behaviour_of, recipe_of, resolved, standing_of
+from narrowgauge.reference.behaviour import behaviour_of, resolved, standing_of
 from narrowgauge.reference.codec import RandomBits
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import Expected, Interval, expected

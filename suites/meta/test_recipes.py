@@ -116,7 +116,7 @@ def test_a_recipe_with_inputs_cannot_be_claimed_yet(recipe: Recipe) -> None:
 
 def test_outputs_are_those_of_the_recipe() -> None:
     claim = Claim.parse("quantize/nvidia.nvfp4_divisor/float32/float4_e2m1fn")
-    with pytest.raises(BadInput, match="what 'nvidia.nvfp4_divisor' returns is said by the recipe"):
+    with pytest.raises(BadInput, match=r"what 'nvidia\.nvfp4_divisor' returns is said by the recipe"):
         _ = claim.outputs
     assert resolved(claim).outputs == {
         "codes": "float4_e2m1fn", "global_scale": "float32", "scale": "float8_e4m3fn",
