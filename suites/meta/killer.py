@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from narrowgauge.suites.meta import second_derivation as second
 from narrowgauge.suites.meta import second_quantizers
+from narrowgauge.suites.meta.killer_blocks import wrong_blocks
 from narrowgauge.suites.meta.killer_policies import (
     DESTINATIONS,
     IN_FULL,
@@ -110,6 +111,9 @@ class Killer:
         yield from _steps()
         yield from self._values()
         yield from _layouts()
+        yield from wrong_blocks(
+            _module("reference.quantize"), _module("contracts.recipe"), _module("contracts.coded")
+        )
         yield from self._quantizers()
         yield from self._casts()
         yield from _to_float32()
