@@ -72,15 +72,11 @@ def statistics(matrix: F32, recipe: Recipe) -> Statistics:
 def _bands(matrix: npt.NDArray[Any], blocks: Blocks) -> Iterator[tuple[slice, slice]]:
     """Rows in bands of whole blocks, with the rows of the grid that they are."""
     rows, columns = matrix.shape
-    each = blocks.rows or max(rows, 1)
-    if blocks.rows == 0:  # rows share a scale: any band will do
-        each, grid_each = 1, 0
-    else:
-        grid_each = 1
+    each = blocks.rows or 1  # where all rows share a scale, any band will do
     count = max(1, _BAND // max(1, each * columns))
     for first in range(0, -(-rows // each), count):
         last = min(first + count, -(-rows // each))
-        yield slice(first * each, min(last * each, rows)), slice(first, last) if grid_each else slice(0, 1)
+        yield slice(first * each, last * each), slice(first, last) if blocks.rows else slice(0, 1)
 
 
 def _blocked(band: npt.NDArray[Any], blocks: Blocks, grid_columns: int) -> npt.NDArray[Any]:

@@ -111,9 +111,7 @@ class Killer:
         yield from _steps()
         yield from self._values()
         yield from _layouts()
-        yield from wrong_blocks(
-            _module("reference.quantize"), _module("contracts.recipe"), _module("contracts.coded")
-        )
+        yield from wrong_blocks(_module("reference.quantize"), _module("contracts.recipe"), _module("contracts.coded"))
         yield from self._quantizers()
         yield from self._casts()
         yield from _to_float32()

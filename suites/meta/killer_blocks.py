@@ -39,6 +39,7 @@ BLOCKS: tuple[tuple[tuple[int, int, bool], Table, Table, Table], ...] = (
 #: of which rows the least and the largest are sought; what they are, NaN apart; of blocks of 2, the last one smaller
 EXTREMES: tuple[tuple[Table, Table, Table], ...] = (
     ([[3, 1, 2], [-1, -5, -2]], [[1, 2], [-5, -2]], [[3, 2], [-1, -2]]),
+    ([[1], [5], [3]], [[1], [5], [3]], [[1], [5], [3]]),
     ([[NAN, 4, 5], [INF, -INF, 0]], [[4, 5], [-INF, 0]], [[4, 5], [INF, 0]]),
 )
 
@@ -94,6 +95,10 @@ def _extremes(quantizer: Any, contracts: Any) -> Iterator[str]:
             found = quantizer.statistics(x, _recipe(contracts, contracts.Blocks(*blocks), steps)).found
             if {name: value.tolist() for name, value in found.items()} != {"min": low, "max": high}:
                 yield f"the least and the largest of blocks {blocks}"
+    for of in (NAN, 0.0):
+        row, recipe = np.full((1, 2), of, np.float32), _recipe(contracts, contracts.TOKEN)
+        if quantizer.statistics(row, recipe).found["amax"].tolist() != [[0.0]]:
+            yield f"the largest magnitude of {of} alone"
     nothing = quantizer.statistics(np.full((1, 2), NAN, np.float32), _recipe(contracts, contracts.TOKEN, steps)).found
     if nothing["min"].tolist() != [[0.0]]:
         yield "the least of nothing"

@@ -15,7 +15,11 @@ LEAST, TINY = 2.0**-149, 2.0**-126
 #: step, its operands, and what becomes of what
 STEPS: tuple[tuple[str, tuple[Any, ...], dict[float, float]], ...] = (
     ("add", (2.0,), {1.0: 3.0, -2.0: 0.0, 2.0**24: 2.0**24 + 2, INF: INF}),
-    ("add_within_int8", (100.0,), {-3.0: 97.0, 27.0: 127.0, 28.0: 127.0, -228.0: -128.0, -229.0: -128.0, NAN: 100.0}),
+    (
+        "add_within_int8",
+        (100.0,),
+        {-3.0: 97.0, 27.0: 127.0, 28.0: 127.0, -228.0: -128.0, -229.0: -128.0, NAN: 100.0, INF: 127.0, -INF: -128.0},
+    ),
     ("sub", (2.0,), {1.0: -1.0, 5.0: 3.0}),
     ("rsub", (2.0,), {1.0: 1.0, 5.0: -3.0}),
     ("mul", (448.0,), {2.0: 896.0, -0.0: -0.0, INF: INF}),
@@ -25,7 +29,11 @@ STEPS: tuple[tuple[str, tuple[Any, ...], dict[float, float]], ...] = (
     ("recip", (), {4.0: 0.25, 0.0: INF}),
     ("recip", (), {-0.0: -INF}),
     ("recip_or_zero", (), {4.0: 0.25, 0.0: 0.0, 2.0**-149: INF, NAN: NAN}),
-    ("recip_approx", (), {4.0: 0.25, -0.0: -INF, LEAST: INF, 2.0**127: 0.0, -(2.0**127): -0.0, INF: 0.0}),
+    (
+        "recip_approx",
+        (),
+        {4.0: 0.25, -0.0: -INF, LEAST: INF, 2.0**126: TINY, 2.0**127: 0.0, -(2.0**127): -0.0, INF: 0.0},
+    ),
     ("at_least", (2.0,), {1.0: 2.0, 3.0: 3.0, NAN: 2.0}),
     ("at_most", (2.0,), {1.0: 1.0, 3.0: 2.0, NAN: 2.0}),
     ("at_least_or_nan", (2.0,), {1.0: 2.0, 3.0: 3.0, NAN: NAN}),
@@ -35,7 +43,11 @@ STEPS: tuple[tuple[str, tuple[Any, ...], dict[float, float]], ...] = (
     ("zero_where_zero", (LEAST,), {3.0: 3.0, INF: INF}),
     ("nan_to", (7.0,), {NAN: 7.0, INF: INF, 1.0: 1.0}),
     ("not_finite_to", (7.0,), {NAN: 7.0, INF: 7.0, -INF: 7.0, 1.0: 1.0}),
-    ("round", ("bfloat16",), {1 + 2.0**-8: 1.0, 1 + 3 * 2.0**-8: 1 + 2.0**-6, 3.4e38: INF, NAN: NAN, -0.0: -0.0}),
+    (
+        "round",
+        ("bfloat16",),
+        {1 + 2.0**-8: 1.0, 1 + 3 * 2.0**-8: 1 + 2.0**-6, 3.4e38: INF, INF: INF, NAN: NAN, -0.0: -0.0},
+    ),
     ("round", ("float16",), {1 + 2.0**-11: 1.0, 65520.0: INF, 65519.0: 65504.0}),
     ("round", ("float32",), {ABOVE_1: ABOVE_1}),
     ("ceil_pow2", (), {1.0: 1.0, ABOVE_1: 2.0, 3.0: 4.0, BELOW_4: 4.0, 0.0: 0.0, LEAST: TINY, INF: INF}),
@@ -64,6 +76,10 @@ def wrong_steps(steps: Any) -> Iterator[str]:
     """What the module of the steps gives otherwise, and a step that stands in one of the two lists alone."""
     for name in {name for name, _, _ in STEPS} ^ set(steps.STEPS):
         yield f"step {name} is in one list only"
+    third = np.float32(1) / np.float32(3)
+    beside = {float(np.nextafter(third, np.float32(end))) for end in (0, 1)}
+    if {float(variant(np.float32(3))) for variant in steps.VARIANTS["recip_approx"]} != beside:
+        yield "what recip_approx may give besides"
     with np.errstate(all="ignore"):
         for name, operands, table in STEPS:
             given, want = (np.array(list(side), np.float32) for side in (table, table.values()))
