@@ -70,8 +70,9 @@ def kernel(
 
     ``x`` is a torch tensor on the device under test (an ml_dtypes-typed array for ``backend="numpy"``), of one of the
     ``sources`` formats; ``format`` is the name of the destination. A Cast returns codes of x's shape; a Quantize
-    returns ``(codes, scale)`` or a dict of those names, scale float32 [rows, 1]. Codes may be an integer tensor or one
-    of the format's own dtype. Raises ``BadInput`` for a contract or format that does not exist.
+    returns ``(codes, scale)``, or what else its recipe computes in the order of its steps, or a dict of those names,
+    one value for each block. Codes may be an integer tensor or one of the format's own dtype.
+    Raises ``BadInput`` for a contract or format that does not exist.
     """
     if not isinstance(contract, Cast | Quantize | Observe):
         raise BadInput(f"@kernel: contract is {contract!r}; expected Cast(...), Quantize(...) or observe(...)")

@@ -58,6 +58,7 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
             "0 becomes 1 in Format('int8', 0, 7, 0, 'integer', \"two's complement\", 'I8', ('i8', 's8'), ('integer',))",
             "0 becomes 1 in Format('uint8', 0, 8, 0, 'integer', 'unsigned', 'U8', ('u8',), ('integer',), signed=False)",
             """0 becomes 1 in Format('int4', 0, 3, 0, 'integer', "two's complement", '', ('i4', 's4'), ('integer',))""",
+            """0 becomes 1 in Format('int32', 0, 31, 0, 'integer', "two's complement", 'I32', ('i32', 's32'), ())""",
             "0 becomes 1 in Format('uint4', 0, 4, 0, 'integer', 'unsigned', '', ('u4',), ('integer',), signed=False)",
         ),
     },
@@ -88,6 +89,47 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "a shift of 26 leaves no more of 24 bits than one of 25 does": {
         "reference.fast_codec": ("2 becomes 3 in _F32_MANTISSA + 2",),
+    },
+    "rows may be handled in bands of any size, and nothing has no blocks however it is cut": {
+        "reference.quantize": (
+            "1 << 20 becomes 1 >> 20",
+            "1 becomes 2 in 1 << 20",
+            "20 becomes 21 in 1 << 20",
+            "1 becomes 2 in blocks.rows or 1",
+            "1 becomes 2 in max(1, _BAND // max(1, each * columns))",
+            "1 becomes 2 in max(1, each * columns)",
+            "1 becomes 2 in max(rows, 1)",
+            "1 becomes 2 in max(columns, 1)",
+            "1 becomes 2 in max(band.shape[0], 1)",
+            "1 becomes 2 in max(band.shape[1], 1)",
+            "1 becomes 2 in slice(0, 1)",
+        ),
+    },
+    "to repeat once, to pad by nothing, or to cast float32 to float32 changes nothing; a NaN is any NaN": {
+        "reference.quantize": (
+            "part.shape[0] > 1 and blocks.rows > 1 becomes part.shape[0] > 1 or blocks.rows > 1",
+            "part.shape[1] > 1 and blocks.columns > 1 becomes part.shape[1] > 1 or blocks.columns > 1",
+            "part.shape[0] > 1 becomes part.shape[0] >= 1",
+            "part.shape[1] > 1 becomes part.shape[1] >= 1",
+            "blocks.rows > 1 becomes blocks.rows >= 1",
+            "blocks.columns > 1 becomes blocks.columns >= 1",
+            "down * r becomes down / r",
+            "grid_columns * c becomes grid_columns / c",
+            "if recipe.scale_format == 'float32' is never so",
+            "2143289344 becomes 2143289345 in found[found > _INFINITY] = 2143289344",
+        ),
+        "reference.steps": ("if format_name == 'float32' is never so",),
+    },
+    "all powers beyond float32's are alike, a NaN's exponent is not looked at, and int8 ends long before int32": {
+        "reference.steps": (
+            "200 becomes 201 in np.clip(np.where(np.isnan(e), 0, e), -200, 200)",
+            "200 becomes 201 in -200",
+            "0 becomes 1 in np.where(np.isnan(e), 0, e)",
+            "2.0 ** 31 - 1 becomes 2.0 ** 31 + 1",
+            "1 becomes 2 in 2.0 ** 31 - 1",
+            "2.0 becomes 3.0 in 2.0 ** 31",
+            "31 becomes 32 in 2.0 ** 31",
+        ),
     },
     "code 0 is no infinity and no NaN in any format": {
         "reference.policies": (
