@@ -36,8 +36,9 @@ first, stride, count, code, rise
 x, bits, code
          of stochastic rounding: an input, 8 random bits, the code. The magnitude goes to the next code where the way
          past the code below it, in 256ths and cut, plus the bits reaches 256. Elsewhere as RULE says.
-x, codes, scale
-         of a quantizer: its input [rows, columns], its codes, and the scale of each row as float32 pattern
+x, codes, scale, global_scale
+         of a quantizer: its input [rows, columns], its codes, the scale of each of its blocks (docs/recipes.md) as a
+         float32 pattern, an E8M0 or an E4M3 code, and of NVFP4 the float32 scale of the tensor
 
 Where the expected code is a NaN, any NaN of the destination format is right, of any sign and payload. Everything else
 is compared bit by bit; there is no tolerance.

@@ -18,6 +18,7 @@ from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.wire import INLINE
+from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.inputs import CASES
 from narrowgauge.reference.judge import judge
 from narrowgauge.suites.meta.device_sets import CLAIM, RIGHT, X, plugin
@@ -151,7 +152,7 @@ def test_no_child_has_the_oracle(tmp_path: Path) -> None:
                     claim = plugged.kernel.claims[0]
                     fitting = (c for c in CASES if c.operation == claim.operation and c.applies(claim))
                     x = next(c for c in fitting if c.name in ("edges", "every_code", "no_rows")).make(claim)
-                    assert device.run(plugged, claim, x).kind == "returned"
+                    assert device.run(plugged, resolved(claim), x).kind == "returned"
         assert device.facts()["oracle_loaded"] is False
     finally:
         device.close()
