@@ -131,6 +131,8 @@ def _identity(identity: Identity, operation: str, tried: int, width: int) -> lis
     if identity.follows:
         said += [("follows", ", ".join(identity.follows)), *_choices(identity.choices, identity.elements)]
         return facts(said, width)
+    if not identity.nearest:
+        return facts([*said, ("follows", f"no named {rule}: none has outputs of these formats and shapes")], width)
     classes = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in (identity.differences or {}).items())
     said += [
         ("follows", f"no named {rule}"),

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from narrowgauge.command.identify import _identity
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, Quantize
@@ -16,6 +17,7 @@ from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.faults.registry import fault_named
 from narrowgauge.reference.form import form_of, shaped, takes
+from narrowgauge.reference.identify import Seen, identify
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.judge import check_claim, judge
 from narrowgauge.reference.listing import mismatches
@@ -134,6 +136,19 @@ def test_a_matrix_that_the_blocks_do_not_divide_is_refused() -> None:
     with pytest.raises(BadInput, match="65 columns has no whole number of blocks of 32 columns"):
         expected(claim, Coded("float32", np.zeros((3, 65), np.uint32)))
     assert takes(Claim.parse("quantize/vllm.fp8_block/float32/float8_e4m3fn"), (3, 65))
+
+
+def test_outputs_that_no_recipe_has_are_said_to_follow_none() -> None:
+    """A kernel with a scale for each column pair, say: each answer alone has a form, all together have none."""
+    x = Coded("float32", np.zeros((2, 7), np.uint32))
+    got = {
+        "codes": Coded("float8_e4m3fn", np.zeros((2, 7), np.uint8)),
+        "scale": Coded("bfloat16", np.zeros((2, 7), "<u2")),
+    }
+    found = identify(Claim.parse("quantize/?/float32/float8_e4m3fn"), [Seen(x, got)])
+    assert (found.follows, found.nearest, found.elements) == ((), (), 28)
+    (line,) = [t.plain for t in _identity(found, "quantize", 28, 120) if "follows" in t.plain]
+    assert "no named recipe: none has outputs of these formats and shapes" in line
 
 
 def test_which_rows_stand_for_themselves() -> None:
