@@ -50,7 +50,7 @@ def _native_group(name: str, *power: str) -> Recipe:
         blocks=Blocks(1, 128, ragged=True),
         destinations=ENGINE_FP8,
         amax_nan="keep",
-        steps=(_MINIMUM, ("scale", ("amax", ("div", "bound"), *power, ("at_least_or_nan", "minimum")))),
+        steps=(_MINIMUM, ("scale", ("amax", ("div", "bound"), ("at_least_or_nan", "minimum"), *power))),
         element=("x", ("div", "scale"), ("clamp_keep_nan", "bound")),
         source=f"{_NATIVE}:233-268",
     )
@@ -147,7 +147,10 @@ RECIPES = (
         destinations=ENGINE_FP8,
         amax_nan="keep",
         steps=(
-            ("encode", ("amax", ("at_least_or_nan", 1e-12), ("round", "source"), ("rdiv", "bound"), ("round", "source"))),
+            (
+                "encode",
+                ("amax", ("at_least_or_nan", 1e-12), ("round", "source"), ("rdiv", "bound"), ("round", "source")),
+            ),
             ("scale", ("encode", "recip")),
         ),
         element=("x", ("mul", "encode"), ("round", "source"), ("clamp_keep_nan", "bound")),

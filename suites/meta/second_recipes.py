@@ -102,11 +102,10 @@ def code(x: Number, format: str) -> int:
 
 @dataclass(frozen=True)
 class Answer:
-    """Codes of a block, and the scale as the code of its format; the zero point where there is one."""
+    """Codes of a block, and the scale as the code of its format."""
 
     codes: list[int]
     scale: int
-    zero_point: int | None = None
 
 
 Rule = Callable[[Block, str, str, Given], Answer]  # the block, its format, the destination, what is given
@@ -125,11 +124,7 @@ def fp8(scale_of: ScaleOf | None, element: str, clamp: str, fnuz: int = 224, mid
 
     def rule(block: Block, source: str, format: str, given: Given) -> Answer:
         qmax = whole_number(448 if format == "float8_e4m3fn" else fnuz)
-        if scale_of is None:
-            scale = given["scale"]
-        else:
-            bounded = [fmin(Number(x.kind, False, x.magnitude), given["upper_bound"]) for x in block]
-            scale = scale_of(bounded if "upper_bound" in given else block, qmax)
+        scale = given["scale"] if scale_of is None else scale_of(block, qmax)
         inverse = _ZERO if element == "guarded" and is_zero(scale) else divide(_ONE, scale)
         ys = [divide(x, scale) if element == "division" else multiply(x, inverse) for x in block]
         if middle:
@@ -154,12 +149,12 @@ def at_least(scale_of: ScaleOf, low: Callable[[Number], Number]) -> ScaleOf:
     return lambda block, qmax: least(scale_of(block, qmax), low(qmax))
 
 
-def up_to_power(scale_of: ScaleOf, ceiling: Callable[[Number], int]) -> ScaleOf:
-    """The least power of two that is not below, by the bits or by a rounded logarithm."""
+def up_to_power(scale_of: ScaleOf, ceiling: Callable[[Number], int], special: Number | None = None) -> ScaleOf:
+    """The least power of two that is not below, by the bits or by a rounded logarithm; `special` for NaN and inf."""
 
     def power_of(block: Block, qmax: Number) -> Number:
         scale = scale_of(block, qmax)
-        return power(ceiling(scale)) if scale.kind == "finite" else scale
+        return power(ceiling(scale)) if scale.kind == "finite" else special or scale
 
     return power_of
 
@@ -254,12 +249,19 @@ def microscaled(exponent: Callable[[Block], int | None]) -> Rule:
     return rule
 
 
+def _coded(x: Number, log2: Callable[[Number], int]) -> int | None:
+    """The exponent: NaN has none, an infinity is held to the largest (clamp 254, satfinite), zero to the least."""
+    if x.kind == "finite":
+        return -127 if is_zero(x) else log2(x)
+    return None if x.kind == "nan" else 127
+
+
 def floor_rule(emax: int) -> Callable[[Block], int | None]:
     """FLOOR: floor(log2 amax) - emax; a zero block is the least scale."""
 
     def exponent(block: Block) -> int | None:
         amax = amax_keep(block)
-        return None if amax.kind != "finite" else -127 if is_zero(amax) else floor_log2(amax) - emax
+        return _coded(amax, lambda x: floor_log2(x) - emax)
 
     return exponent
 
@@ -269,7 +271,7 @@ def rceil_rule(qmax: int, low: float = 0.0) -> Callable[[Block], int | None]:
 
     def exponent(block: Block) -> int | None:
         s = divide(amax_keep(block, constant(low)), whole_number(qmax))
-        return None if s.kind != "finite" else -127 if is_zero(s) else ceil_log2(s)
+        return _coded(s, ceil_log2)
 
     return exponent
 
@@ -279,15 +281,21 @@ def log2_rule(low: float) -> Callable[[Block], int | None]:
 
     def exponent(block: Block) -> int | None:
         s = divide(amax_keep(block, constant(low)), whole_number(448))
-        return None if s.kind != "finite" else -127 if is_zero(s) else ceil_of_rounded_log2(s)
+        return _coded(s, ceil_of_rounded_log2)
 
     return exponent
 
 
-def even_rule(block: Block) -> int:
+def even_bits(block: Block) -> int:
     """EVEN of FP4, by bits: (bits + (1 << 21)) & 0xFF800000, less two binades; biased exponent 0 to 254."""
     bits = float32_bits(amax_drop(block))
     return max(((bits + (1 << 21)) >> 23) - 2, 0) - 127
+
+
+def even_float(block: Block) -> int:
+    """The same, but the carry makes an infinity, whose logarithm is held to 127."""
+    e = even_bits(block)
+    return 127 if e == 126 else e
 
 
 def nvfp4_emulated(block: Block, source: str, format: str, given: Given) -> Answer:
@@ -300,6 +308,34 @@ def nvfp4_emulated(block: Block, source: str, format: str, given: Given) -> Answ
     return Answer([code(multiply(x, out), format) for x in block], stored)
 
 
+def bounded_token(block: Block, source: str, format: str, given: Given) -> Answer:
+    """Per token, with amax held to the upper bound."""
+
+    def scale_of(block: Block, qmax: Number) -> Number:
+        amax = fmin(amax_drop(block), given["upper_bound"])
+        return fmax(divide(amax, qmax), token_minimum(qmax))
+
+    return fp8(scale_of, "division", "fmin first")(block, source, format, given)
+
+
+def triton_kernels(block: Block, source: str, format: str, given: Given) -> Answer:
+    """RCEIL by bits, whose infinity is stored as 255; the multiplier is then 1/inf, which is 0."""
+    if amax_keep(block).kind == "inf":
+        return Answer([code(multiply(x, _ZERO), format) for x in block], 255)
+    return microscaled(rceil_rule(448))(block, source, format, given)
+
+
+def mxint8(block: Block, source: str, format: str, given: Given) -> Answer:
+    """x/2**e, times 64, nearest even, -127 to 127; emax is 0."""
+    e = floor_rule(0)(block)
+    held = None if e is None else min(max(e, -127), 127)
+    scale = _NAN if held is None else power(held)
+    ys = [multiply(divide(x, scale), whole_number(64)) for x in block]
+    ends = whole_number(-127), whole_number(127)
+    codes = [integer(clamped("keep", y, *ends), format, "nearest_even") for y in ys]
+    return Answer(codes, 255 if held is None else held + 127)
+
+
 _PER_TOKEN = at_least(over(amax_drop), token_minimum)
 _NATIVE = at_least(over(amax_keep), token_minimum)
 _GROUP = over(eps(1e-10))
@@ -309,6 +345,8 @@ SECOND: Mapping[str, Rule] = {
     "ocp.mxfp8_e5m2": microscaled(floor_rule(15)),
     "ocp.mxfp6_e2m3": microscaled(floor_rule(2)),
     "ocp.mxfp6_e3m2": microscaled(floor_rule(4)),
+    "ocp.mxint8": mxint8,
+    "vllm.fp8_per_token_dynamic_bounded": bounded_token,
     "ocp.mxfp4": microscaled(floor_rule(2)),
     "nvidia.mxfp8_e4m3": microscaled(rceil_rule(448)),
     "nvidia.mxfp8_e5m2": microscaled(rceil_rule(57344)),
@@ -330,9 +368,7 @@ SECOND: Mapping[str, Rule] = {
         up_to_power(at_least(_GROUP, tiny), ceil_log2), "inverse", "fmax first", middle="bfloat16"
     ),
     "vllm.fp8_group_triton": fp8(times(eps(1e-10)), "division", "fmax first"),
-    "vllm.fp8_group_triton_ue8m0": fp8(
-        up_to_power(times(eps(1e-10)), ceil_of_rounded_log2), "division", "fmax first"
-    ),
+    "vllm.fp8_group_triton_ue8m0": fp8(up_to_power(times(eps(1e-10)), ceil_of_rounded_log2), "division", "fmax first"),
     "vllm.fp8_block": fp8(over(eps_keep(1e-4)), "inverse", "none"),
     "vllm.fp8_block_ue8m0": fp8(up_to_power(over(eps_keep(1e-4)), ceil_of_rounded_log2), "inverse", "none"),
     "vllm.input_to_float8": input_to_float8,
@@ -346,7 +382,7 @@ SECOND: Mapping[str, Rule] = {
     "sglang.fp8_native_static_tensor": fp8(None, "division", "keep"),
     "sglang.fp8_native_static_token": fp8(None, "division", "keep"),
     "sglang.fp8_block": fp8(over(eps_keep(1e-4)), "inverse", "none"),
-    "sglang.fp8_block_ue8m0": fp8(up_to_power(over(eps_keep(1e-4)), ceil_log2), "inverse", "none"),
+    "sglang.fp8_block_ue8m0": fp8(up_to_power(over(eps_keep(1e-4)), ceil_log2, power(127)), "inverse", "none"),
     "aiter.fp8_triton": fp8(over(amax_drop), "inverse", "none", fnuz=240),
     "aiter.fp8_hip_token": fp8(times(amax_drop), "inverse", "none", fnuz=240),
     "aiter.fp8_hip_group": fp8(times(eps(1e-10)), "inverse", "none", fnuz=240),
@@ -364,9 +400,9 @@ SECOND: Mapping[str, Rule] = {
     "vllm.mxfp8_torch": microscaled(log2_rule(2.0**-126)),
     "vllm.mxfp8_triton": microscaled(log2_rule(2.0**-126)),
     "sglang.mxfp8_kv": microscaled(log2_rule(1e-30)),
-    "triton_kernels.mxfp8": microscaled(rceil_rule(448)),
+    "triton_kernels.mxfp8": triton_kernels,
     "modelopt.mxfp8": microscaled(log2_rule(0.0)),
-    "quark.mxfp4_even": microscaled(even_rule),
-    "vllm.mxfp4_cuda": microscaled(even_rule),
+    "quark.mxfp4_even": microscaled(even_float),
+    "vllm.mxfp4_cuda": microscaled(even_bits),
     "vllm.nvfp4_emulated": nvfp4_emulated,
 }
