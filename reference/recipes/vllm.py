@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import CHANNEL, TENSOR, TOKEN, Blocks, Chain, Recipe, group
+from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Recipe, group
 from narrowgauge.reference.recipes.common import ENGINE_FP8, GIVEN, OCP_FP8, TILE_128, VLLM
 
 _COMMON = f"{VLLM}, csrc/quantization common.cu"
