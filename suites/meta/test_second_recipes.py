@@ -30,15 +30,15 @@ SOURCES = {
 
 def structured(kind: str) -> Array:
     """float32 values [4, 128] of one kind; a row has four blocks of 32."""
-    base = np.float32(np.random.default_rng(5).standard_normal((4, 128)))
+    base = np.asarray(np.random.default_rng(5).standard_normal((4, 128)), np.float32)
     if kind == "ties":  # amax is a power of two times the largest value of a format, elements on its ties
-        base = np.float32(np.resize(np.arange(-28, 29) / 4.0, (4, 128)))
-        base[:, ::32] = np.float32([[448.0], [6.0], [7.5], [28.0]])
+        base = np.asarray(np.resize(np.arange(-28, 29) / 4.0, (4, 128)), np.float32)
+        base[:, ::32] = np.asarray([[448.0], [6.0], [7.5], [28.0]], np.float32)
     elif kind == "powers":  # amax on a power of two, one ulp below, one above, and on qmax * 2**k
-        tops = np.float32([2.0**-5, 1.0, 448 * 2.0**-9, 6 * 2.0**-3, 28.0, 7.5, 2.0**-20, 127.0])
+        tops = np.asarray([2.0**-5, 1.0, 448 * 2.0**-9, 6 * 2.0**-3, 28.0, 7.5, 2.0**-20, 127.0], np.float32)
         tops = np.concatenate([np.nextafter(tops, np.float32(0)), tops, np.nextafter(tops, np.float32(np.inf))])
-        base = np.float32(base / 8)
-        base = np.float32(base.reshape(16, 32) * tops[:16, None] / 4)
+        base = np.asarray(base / 8, np.float32)
+        base = np.asarray(base.reshape(16, 32) * tops[:16, None] / 4, np.float32)
         base[:, 3] = tops[8:24]
         base = base.reshape(4, 128)
     elif kind == "special":
@@ -103,7 +103,7 @@ def test_recipe_equals_second_derivation(recipe: str, format: str, kind: str, re
     bits = {name: np.full((1, 1), value, np.float32).view(np.uint32) for name, value in given.items()}
     result = quantize(x, RECIPES[recipe], format, given={name: Coded("float32", b) for name, b in bits.items()})
     numbers = {name: decode(int(b[0, 0]), "float32") for name, b in bits.items()}
-    scales = result["scale"].data.ravel() if "scale" in result else []
+    scales: Array | list[int] = result["scale"].data.ravel() if "scale" in result else []
     for i, (rows, columns) in enumerate(blocks_of(recipe, x.data.shape)):
         block = [decode(int(c), source) for c in x.data[rows, columns].ravel()]
         answer = SECOND[recipe](block, source, format, numbers)
