@@ -44,7 +44,7 @@ def _round(x: Any, format_name: str) -> Any:
 
 
 def _ceil_pow2(x: Any) -> F32:
-    """The power of two not below x > 0, by its bits: a subnormal goes to 2^-126. NaN, infinity: infinity."""
+    """The power of two not below x > 0, by its bits: a subnormal goes to 2^-126. Infinity stays; NaN gives -0."""
     bits = _bits(x)
     return _of_bits((bits + _MANTISSA) & ~_MANTISSA)
 

@@ -83,7 +83,8 @@ RECIPES = (
     ),
     _mxfp4(
         "vllm.mxfp4_cuda",
-        ("amax", ("even_pow2", 1), ("mul", 0.25)),
+        # the exponent is an integer: what the rounding carries to 255 is 253, as is an infinite amax
+        ("amax", ("even_pow2", 1), ("mul", 0.25), ("not_finite_to", 2.0**126)),
         "ptx_satfinite",
         f"{VLLM}, nvfp4_utils.cuh:245-260",
     ),

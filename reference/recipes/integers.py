@@ -29,7 +29,8 @@ def _group(name: str, chain: Chain, source: str) -> Recipe:
         blocks=group(128),
         destinations=_CUT,
         steps=(("scale", ("amax", ("at_least", 1e-10), ("div", "bound"))), ("encode", ("scale", "recip"))),
-        element=(*chain, ("clamp_fmax_first", "bound")),
+        # from -128, which only a NaN reaches: amax is below
+        element=(*chain, ("at_least", -128.0), ("at_most", "bound")),
         source=source,
     )
 

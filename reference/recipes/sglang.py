@@ -46,7 +46,7 @@ def _static(name: str, blocks: Blocks) -> Recipe:
     )
 
 
-def _weights(name: str, *power: str) -> Recipe:
+def _weights(name: str, *power: str | tuple[str, float]) -> Recipe:
     return Recipe(
         name=f"sglang.fp8_block{name}",
         blocks=TILE_128,
@@ -94,5 +94,6 @@ RECIPES = (
     ),
     *(_static(name, blocks) for name, blocks in GIVEN.items() if name in ("tensor", "token")),
     _weights(""),
-    _weights("_ue8m0", "ceil_pow2"),
+    # the exponent is held to 1..254: a scale that is NaN or infinite becomes 2^127
+    _weights("_ue8m0", ("not_finite_to", 2.0**127), "ceil_pow2"),
 )

@@ -50,7 +50,7 @@ def _native_group(name: str, *power: str) -> Recipe:
         blocks=Blocks(1, 128, ragged=True),
         destinations=ENGINE_FP8,
         amax_nan="keep",
-        steps=(_MINIMUM, ("scale", ("amax", ("div", "bound"), *power, ("at_least_or_nan", "minimum")))),
+        steps=(_MINIMUM, ("scale", ("amax", ("div", "bound"), ("at_least_or_nan", "minimum"), *power))),
         element=("x", ("div", "scale"), ("clamp_keep_nan", "bound")),
         source=f"{_NATIVE}:233-268",
     )
