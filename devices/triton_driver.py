@@ -116,13 +116,14 @@ class _Launcher:
 
         warp = self.driver.target.warp_size
         if self.driver.target.backend == "cuda":
-            front, text = launching.nvidia, compiled.asm["ptx"]
+            fronts: Any = (launching.nvidia,)
+            text = compiled.asm["ptx"]
         else:
             fusion = bool(getattr(metadata, "enable_fp_fusion", True))
-            front = launching.amd(self.driver.name, metadata.num_warps * warp, fusion)
-            text = compiled.asm["llir"]
+            text, threads = compiled.asm["llir"], metadata.num_warps * warp
+            fronts = launching.amd_fronts(text, compiled.asm["amdgcn"], self.driver.name, threads, fusion)
         models = launching.launch(
-            front,
+            fronts,
             text,
             self.source.signature,
             arguments,

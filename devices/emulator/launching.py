@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator import llvm_ir, ptx
 from narrowgauge.devices.emulator.engine import Machine, Program
+from narrowgauge.devices.emulator.llvm_amdgcn import HIDDEN
 from narrowgauge.devices.emulator.memory import GlobalMemory, Region
 
 #: lanes that run at once: registers of so many lanes stay within a core's cache, and memory is bounded
@@ -25,12 +27,24 @@ _amd = lru_cache(maxsize=64)(llvm_ir.parse)
 
 
 def amd(target: str, threads: int, fusion: bool) -> Front:
-    """The front end for LLVM IR of a target. ``fusion``: whether the code generator may fuse a product and a sum."""
-    return lambda text: _amd(text, target, threads, fusion)
+    """The front end for LLVM IR of a target. ``fusion``: whether the code generator fuses a product and a sum."""
+
+    def front(text: str) -> tuple[Program, tuple[ptx.Parameter, ...]]:
+        kernel = _amd(text, target, threads, fusion)
+        return kernel.program, kernel.parameters
+
+    return front
+
+
+def amd_fronts(text: str, amdgcn: str, target: str, threads: int, fusion: bool) -> tuple[Front, ...]:
+    """One front end; or two where it is open what the code generator fused, which then must agree."""
+    if not fusion or _amd(text, target, threads, True).products.settled(amdgcn):
+        return (amd(target, threads, fusion),)
+    return amd(target, threads, True), amd(target, threads, False)
 
 
 def launch(
-    front: Front,
+    fronts: Sequence[Front],
     text: str,
     signature: Mapping[str, str],
     arguments: Sequence[Any],
@@ -46,7 +60,7 @@ def launch(
 
     Raises ``NotExecuted`` for what the emulator does not know, ``KernelError`` for what the kernel does wrong.
     """
-    program, parameters = front(text)
+    program, parameters = fronts[0](text)
     given = [
         (name, value) for (name, kind), value in zip(signature.items(), arguments, strict=True) if kind != "constexpr"
     ]
@@ -62,7 +76,31 @@ def launch(
             regions.setdefault(region.address, region)
             value = value.data_ptr()
         held[parameter.name] = ptx.parameter_bytes(parameter, value)
-    return run(program, grid, GlobalMemory(list(regions.values())), shared, warp, held, fill)
+    hidden = _hidden(grid, program.threads)
+    held[HIDDEN] = hidden.address.to_bytes(8, "little")
+    memory = GlobalMemory([*regions.values(), hidden])
+    before = [region.data.copy() for region in memory.regions] if len(fronts) > 1 else []
+    models = run(program, grid, memory, shared, warp, held, fill)
+    if before:
+        _same_without_fusion(
+            fronts[1](text)[0], before, lambda p: run(p, grid, memory, shared, warp, held, fill), memory
+        )
+    return models
+
+
+def _same_without_fusion(
+    program: Program, before: Sequence[Any], again: Callable[[Program], object], memory: GlobalMemory
+) -> None:
+    """Run once more without fused sums. Raises ``NotExecuted`` where that gives anything else."""
+    after = [region.data.copy() for region in memory.regions]
+    for region, old in zip(memory.regions, before, strict=True):
+        region.data[:] = old
+    again(program)
+    if any(not np.array_equal(region.data, new) for region, new in zip(memory.regions, after, strict=True)):
+        raise NotExecuted(
+            f"{program.name}: which products the code generator fused with a sum is not settled by the LLVM IR, and it "
+            "matters for these inputs; compile with enable_fp_fusion=False to have it judged"
+        )
 
 
 def run(
@@ -92,6 +130,12 @@ def merge(models: dict[str, bool], more: Mapping[str, bool]) -> None:
     """Add models that were used: one whose answer was open once stays so."""
     for name, was_open in more.items():
         models[name] = was_open or models.get(name, False)
+
+
+def _hidden(grid: tuple[int, int, int], threads: int) -> Region:
+    """What AMD's launches pass unseen: blocks of the grid, then threads of a block (AMDGPU usage, code object V5)."""
+    packed = np.frombuffer(struct.pack("<3I3H3H", *grid, threads, 1, 1, 0, 0, 0), np.uint8).copy()
+    return Region(HIDDEN, packed.ctypes.data, packed)
 
 
 def _region(name: str, tensor: Any) -> Region:

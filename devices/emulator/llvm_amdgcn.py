@@ -12,11 +12,14 @@ from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator.engine import Machine
 from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, nothing
 from narrowgauge.devices.emulator.llvm_float import fp16_ovfl
+from narrowgauge.devices.emulator.llvm_integer import ones as _ones
 from narrowgauge.devices.emulator.llvm_text import HELD, Part, Value, bits
 from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.models import amd, lanes
 from narrowgauge.devices.targets import TARGETS
 
+#: the parameter that holds the address of the hidden arguments
+HIDDEN = "hidden arguments"
 #: s_setreg: register 1 (MODE), from bit 23 on, one bit
 _FP16_OVFL = 1 | 23 << 6 | 0 << 11
 
@@ -301,6 +304,44 @@ def toward_zero(b: Build) -> Effect:
     return lambda machine, active: _set_parts(machine, names, b.kinds, run(*_alike(machine, sources)).first, active)
 
 
+def ballot(b: Build) -> Effect:
+    """llvm.amdgcn.ballot: a bit for each active lane of the wave that says so."""
+    if b.kinds not in (("i64",), ("i32",)):
+        raise b.refuse()
+    (name,), said, held = b.registers(b.kinds), b.scalar(0), HELD[b.kinds[0]]
+
+    def effect(machine: Machine, active: Active) -> None:
+        votes = machine.wide(said.read(machine)).reshape(-1, machine.warp) & _active(machine, active)
+        weights = np.uint64(1) << np.arange(machine.warp, dtype=np.uint64)
+        whole = (votes * weights).sum(axis=1, dtype=np.uint64)
+        machine.write(name, np.repeat(whole, machine.warp).astype(held), active)
+
+    return effect
+
+
+def count_below(high: bool) -> Builder:
+    """llvm.amdgcn.mbcnt.lo and .hi(mask, count): bits of the mask below this lane, among the lower or upper 32 lanes."""
+
+    def build(b: Build) -> Effect:
+        (name,), mask, count = b.registers(b.kinds), b.scalar(0), b.scalar(1)
+
+        def effect(machine: Machine, active: Active) -> None:
+            lane = (machine.lane % machine.threads % machine.warp).astype(np.int64) - (32 if high else 0)
+            below = ((np.uint64(1) << np.clip(lane, 0, 32).astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
+            found = _ones(mask.read(machine) & below)
+            machine.write(name, (count.read(machine) + found).astype(np.uint32), active)
+
+        return effect
+
+    return build
+
+
+def hidden_arguments(b: Build) -> Effect:
+    """llvm.amdgcn.implicitarg.ptr: the address of what the launch passes unseen, as code object version 5 lays it out."""
+    (name,) = b.registers(b.kinds)
+    return lambda machine, active: machine.write(name, np.frombuffer(machine.parameters[HIDDEN], np.uint64), active)
+
+
 def _hint(b: Build) -> Effect:
     return nothing
 
@@ -311,6 +352,10 @@ CALLS: dict[str, Builder] = {
     **{f"llvm.amdgcn.workgroup.id.{axis}": special(f"ctaid.{axis}") for axis in "xyz"},
     "llvm.amdgcn.wave.id": wave_number,
     "llvm.amdgcn.s.setreg": set_mode,
+    "llvm.amdgcn.ballot": ballot,
+    "llvm.amdgcn.mbcnt.lo": count_below(False),
+    "llvm.amdgcn.mbcnt.hi": count_below(True),
+    "llvm.amdgcn.implicitarg.ptr": hidden_arguments,
     "llvm.amdgcn.readfirstlane": across(_first_lane),
     "llvm.amdgcn.readlane": across(_lane),
     "llvm.amdgcn.ds.bpermute": across(_pull),
@@ -333,7 +378,7 @@ CALLS: dict[str, Builder] = {
         (
             "llvm.amdgcn.s.barrier.signal",  # the wait that follows is the barrier
             "llvm.amdgcn.sched.barrier", "llvm.amdgcn.sched.group.barrier", "llvm.amdgcn.s.setprio",
-            "llvm.amdgcn.s.waitcnt", "llvm.amdgcn.iglp.opt", "llvm.assume",
+            "llvm.amdgcn.s.waitcnt", "llvm.amdgcn.wave.barrier", "llvm.amdgcn.iglp.opt", "llvm.assume",
         ),
         _hint,
     ),

@@ -13,6 +13,7 @@ import numpy as np
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator.engine import Machine
 from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, Function
+from narrowgauge.devices.emulator.llvm_fusion import Fused
 from narrowgauge.devices.emulator.llvm_integer import operands, signed
 from narrowgauge.devices.emulator.llvm_text import HELD, Kinds, Value, bits, unspecified
 from narrowgauge.devices.emulator.memory import Active, Array
@@ -279,15 +280,32 @@ def median(b: Build) -> Effect:
 def fused(b: Build) -> Effect:
     """llvm.fma: one rounding."""
     kind = b.kinds[0]
-    if kind != "float":
+    if kind not in NUMBERS or (kind == "half" and OVERFLOW in b.named):
         raise NotExecuted(f"opcode {b.opcode} of {kind}")
     number = NUMBERS[kind]
 
     def apply(*sources: Array) -> Array:
-        values = [x.view(number) for x in sources]
-        return _made(ptx_arithmetic.fma(*values), kind, *values)
+        x, y, z = (source.view(number) for source in sources)
+        return _made(_fma(x, y, z), kind, x, y, z)
 
     return b.compute(b.kinds, apply, *b.arguments)
+
+
+def fused_sum(b: Build, kinds: Kinds, fused: Fused) -> Effect:
+    """A product and a sum with one rounding."""
+    kind = kinds[0]
+    number, one, other = NUMBERS[kind], fused.negate_product, fused.negate_other
+
+    def apply(*sources: Array) -> Array:
+        x, y, z = (source.view(number) for source in sources)
+        return _made(_fma(-x if one else x, y, -z if other else z), kind, x, y, z)
+
+    return b.compute(kinds, apply, fused.product.first, fused.product.second, fused.other)
+
+
+def _fma(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z with one rounding, of float16, float32 or float64."""
+    return ptx_arithmetic.fma64(x, y, z) if x.dtype == np.float64 else ptx_arithmetic.fma(x, y, z)
 
 
 def whole(function: Callable[[Array], Array]) -> Builder:
@@ -330,6 +348,7 @@ OPCODES: dict[str, Builder] = {
 }  # fmt: skip
 CALLS: dict[str, Builder] = {
     "llvm.fabs": absolute, "llvm.copysign": copy_sign, "llvm.fma": fused,
+    "llvm.fmuladd": fused,  # as the target, for which one operation is the faster, has it
     # AMD's code generator quiets both first, whatever MODE.IEEE says: a number beats every NaN
     "llvm.maxnum": model("v_max_num_f32"), "llvm.minnum": model("v_min_num_f32"),
     "llvm.maximumnum": model("v_max_num_f32"), "llvm.minimumnum": model("v_min_num_f32"),

@@ -1,14 +1,14 @@
 """LLVM IR of Triton's AMD targets to a program of the engine. What is not known is refused, never guessed.
 
-The IR is what the code generator gets. It may still fuse a product and a sum: a sum of a product is refused where it
-may.
+The IR is what the code generator gets. Where it fuses a product and a sum is settled in llvm_fusion.py.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator import llvm_amdgcn, llvm_float, llvm_integer, llvm_memory
 from narrowgauge.devices.emulator.engine import Instruction, Machine, Program
 from narrowgauge.devices.emulator.llvm_build import Build, Builder, Effect, nothing
+from narrowgauge.devices.emulator.llvm_fusion import PACKED, THROUGH, Product, Products
 from narrowgauge.devices.emulator.llvm_text import (
     HELD,
     Kinds,
@@ -33,8 +34,6 @@ from narrowgauge.devices.emulator.ptx import Parameter
 OPCODES: dict[str, Builder] = {**llvm_integer.OPCODES, **llvm_float.OPCODES, **llvm_memory.OPCODES}
 CALLS: dict[str, Builder] = {**llvm_integer.CALLS, **llvm_float.CALLS, **llvm_memory.CALLS, **llvm_amdgcn.CALLS}
 BARRIERS = ("llvm.amdgcn.s.barrier", "llvm.amdgcn.s.barrier.wait")
-#: what a code generator looks through for a product
-_THROUGH = ("fneg", "extractelement", "insertelement", "shufflevector", "fpext", "bitcast", "select")
 _DEFINE = re.compile(r"^define amdgpu_kernel void @(?P<name>[\w$.]+)\((?P<parameters>.*)\)(?P<rest>[^()]*)\{$", re.M)
 _LABEL = re.compile(r'^(?P<name>[-\w$.]+|"[^"]*"):')
 _NAMED = re.compile(r'^\s*(?P<name>%(?:"[^"]*"|[-\w$.]+)) = (?P<rest>.*)$')
@@ -69,15 +68,24 @@ class _Body:
     lines: dict[str, str]
     fusion: bool
     named: dict[str, Value] = field(default_factory=dict)
-    products: set[str] = field(default_factory=set)  #: results of fmul, and their negatives
+    products: Products = field(default_factory=lambda: Products({}))
     phis: dict[str, list[_Phi]] = field(default_factory=dict)
     edges: list[tuple[int, str, str]] = field(default_factory=list)
     drafts: list[_Draft] = field(default_factory=list)
     starts: dict[str, int] = field(default_factory=dict)
 
 
-def parse(text: str, target: str, threads: int, fusion: bool = True) -> tuple[Program, tuple[Parameter, ...]]:
-    """The one kernel of a module. ``threads`` of a block; ``fusion``: whether the code generator may fuse.
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that was read."""
+
+    program: Program
+    parameters: tuple[Parameter, ...]
+    products: Products
+
+
+def parse(text: str, target: str, threads: int, fusion: bool = True) -> Kernel:
+    """The one kernel of a module. ``threads`` of a block; ``fusion``: whether the code generator fuses.
 
     Raises ``NotExecuted`` for what the emulator does not know.
     """
@@ -88,11 +96,18 @@ def parse(text: str, target: str, threads: int, fusion: bool = True) -> tuple[Pr
         if set(mode.split(",")) != {"ieee"}:
             raise NotExecuted(f"{kind} {mode}")
     body = _Body(target, _symbols(text), source_lines(text), fusion)
+    body.products = Products(_uses(text[found.end() :].partition("\n}")[0]))
     parameters = _parameters(found["parameters"], body)
     lines = text[found.end() :].partition("\n}")[0].splitlines()
     unnamed = sum(p.name[1:].isdigit() for p in parameters)
     _read(lines, str(unnamed), body)
-    return Program(found["name"], tuple(_placed(body)), threads), parameters
+    return Kernel(Program(found["name"], tuple(_placed(body)), threads), parameters, body.products)
+
+
+def _uses(text: str) -> dict[str, int]:
+    """How often each name is used."""
+    counts = Counter(re.findall(r'%(?:"[^"]*"|[-\w$.]+)', text))
+    return {name: count - 1 for name, count in counts.items()}
 
 
 def _symbols(text: str) -> dict[str, int]:
@@ -159,12 +174,15 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
     build = Build(opcode, name, tokens, body.named, body.target)
     if opcode == "call":
         builder = _call(build)
+        body.products.called(build.opcode)
         if build.opcode in BARRIERS:
             body.drafts.append(_Draft(Instruction(line, where, nothing, "barrier")))
             return None
     elif opcode in OPCODES:
         builder = OPCODES[opcode]
-        _contraction(build, body)
+        if (fused := _contraction(build, block, body)) is not None:
+            body.drafts.append(_Draft(Instruction(line, where, fused)))
+            return None
     else:
         raise build.refuse()
     effect: Effect | None = builder(build)
@@ -175,23 +193,52 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
     return None
 
 
-def _contraction(build: Build, body: _Body) -> None:
-    """Refuse a sum of a product that the code generator may fuse."""
-    used = {token for token in build.tokens.left if token[0] == "%"}
-    if build.opcode == "fmul" or (build.opcode in _THROUGH and used & body.products):
-        body.products.add(build.name)
-    elif build.opcode in ("fadd", "fsub") and body.fusion and used & body.products:
-        raise NotExecuted(f"opcode {build.opcode} of a product, which the code generator may fuse")
+def _contraction(build: Build, block: str, body: _Body) -> Effect | None:
+    """Note a product; the effect of a sum that the code generator fuses with one, or None."""
+    if build.opcode in THROUGH:
+        _through(build, block, body.products)
+    if build.opcode not in ("fmul", "fadd", "fsub"):
+        return None
+    ahead = Build(build.opcode, build.name, build.tokens.ahead(), body.named, body.target)
+    llvm_float.flags(ahead, "nnan", "ninf")
+    kinds = ahead.tokens.type()
+    names, values = [], []
+    for _ in range(2):
+        names.append(ahead.tokens.peek())
+        values.append(ahead.tokens.value(kinds))
+        ahead.tokens.accept(",")
+    if build.opcode == "fmul":
+        body.products.known[build.name] = Product(values[0], values[1], False, block)
+        return None
+    fused = body.products.sum(build.opcode, block, (names[0], names[1]), (values[0], values[1]))
+    if fused is None or not body.fusion:
+        return None
+    build.tokens.left.clear()
+    return llvm_float.fused_sum(build, kinds, fused)
+
+
+def _through(build: Build, block: str, products: Products) -> None:
+    """What becomes of a product that is negated, or moved about."""
+    names = [token for token in build.tokens.left if token[0] == "%"]
+    for name in names:
+        if name in products.known or name in products.near:
+            products.near[build.name] = block
+    source = products.known.get(names[0]) if names else None
+    if source is None:
+        return
+    if build.opcode == "fneg":
+        products.known[build.name] = replace(source, negative=not source.negative)
+    elif build.opcode == "extractelement" and build.target not in PACKED and build.tokens.left[-1].isdigit():
+        at = int(build.tokens.left[-1])
+        parts = replace(source, first=(source.first[at],), second=(source.second[at],))
+        products.known[build.name] = parts
 
 
 def _call(build: Build) -> Builder:
     """Read a call's result, name and arguments; its builder."""
     tokens = build.tokens
     llvm_float.flags(build)
-    while tokens.peek() in ("noundef", "range", "zeroext", "signext", "nonnull", "noalias"):
-        if tokens.take() == "range":
-            while tokens.take() != ")":
-                pass
+    tokens.skip_said()
     build.kinds = tokens.type()
     called = tokens.take()
     if called[0] != "@":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,20 @@ class Region:
         return f"{self.name} ({len(self.data)} bytes at {self.address:#x})"
 
 
+#: of what memory holds and what the lanes bring: what memory holds then
+Change = Callable[[Array, Array], Array]
+
+
+def in_turn(address: Array) -> Iterator[Array]:
+    """Lanes (by index) in groups of which none has an address twice; equal addresses in the order of the lanes."""
+    order = np.argsort(address, kind="stable")
+    sorted_ = address[order]
+    starts = np.flatnonzero(np.concatenate([[True], sorted_[1:] != sorted_[:-1]]))
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.concatenate([starts, [len(order)]])))
+    for turn in range(int(rank.max()) + 1 if len(rank) else 0):
+        yield np.sort(order[rank == turn])
+
+
 class GlobalMemory:
     """The storages of the tensors that were passed, and nothing else."""
 
@@ -66,6 +80,14 @@ class GlobalMemory:
             if len(lost):
                 at = region.address + int(index[lost[0]]) * words.itemsize
                 raise Fault(f"race: two threads store different values at {at:#x}, in {region}")
+
+    def atomic(self, address: Array, words: Array, change: Change) -> Array:
+        """Change words, one lane after the other in the order of their numbers; what was there before each [n]."""
+        old = np.zeros(address.shape, words.dtype)
+        for lanes in in_turn(address):
+            old[lanes] = self.load(address[lanes], words.itemsize)
+            self.store(address[lanes], change(old[lanes], words[lanes]))
+        return old
 
     def _places(self, address: Array, width: int, verb: str) -> Sequence[tuple[Region, Active, Array]]:
         """Which lanes fall into which region, and at which word of it. None stands for all lanes."""
@@ -106,7 +128,7 @@ class GlobalMemory:
 
 
 #: who wrote or read a byte since the last barrier: nobody, a thread (its number + 1), or several
-NOBODY, SEVERAL = 0, -(1 << 30)
+NOBODY, SEVERAL, ATOMIC = 0, -(1 << 30), -(1 << 29)
 
 
 class SharedMemory:
@@ -162,6 +184,27 @@ class SharedMemory:
         self.writer[at] = me
         shared = self.writer[at] != me  # several threads wrote the same value: each may read it, its warp too
         self.writer[at[shared]] = self._warp_mark(me)[shared]
+
+    def atomic(self, lanes: Array, address: Array, words: Array, change: Change) -> Array:
+        """As in global memory. Atomic accesses race with those that are not."""
+        width = words.itemsize
+        at = self._at(lanes, address, width, "atomic access")
+        if not self.written[at].all():
+            raise Fault(f"atomic of shared memory that nobody wrote, at {self._first(address, ~self.written[at])}")
+        me, writer, reader = self._me(lanes), self.writer[at], self.reader[at]
+        foreign = (writer != NOBODY) & (writer != me) & (writer != ATOMIC) | (reader != NOBODY) & (reader != me)
+        if foreign.any():
+            raise Fault(
+                f"race: an atomic access of shared memory at {self._first(address, foreign)} while another thread "
+                "reads or writes it otherwise"
+            )
+        self.writer[at] = ATOMIC
+        old = np.zeros(len(words), words.dtype)
+        for turn in in_turn(at[:, 0]):
+            old[turn] = np.ascontiguousarray(self.bytes[at[turn]]).view(words.dtype)[:, 0]
+            new = np.ascontiguousarray(change(old[turn], words[turn]))
+            self.bytes[at[turn]] = new.view(np.uint8).reshape(len(new), width)
+        return old
 
     def barrier(self, blocks: Array) -> None:
         """What was done before a barrier races with nothing after it. ``blocks`` [n] bool."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from narrowgauge.devices.emulator.engine import Machine
-from narrowgauge.devices.emulator.memory import UNSIGNED, Active, Array, Fault
+from narrowgauge.devices.emulator.memory import UNSIGNED, Active, Array, Fault, in_turn
 from narrowgauge.devices.emulator.models import ptx_arithmetic
 from narrowgauge.devices.emulator.ptx_operands import TYPES, Build, Builder, Effect, Operand, Reader
 
@@ -120,36 +120,54 @@ _ATOMIC: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def atomic(b: Build) -> Effect:
-    """atom and red on global memory. Lanes go in the order of their numbers: one of many that hardware takes."""
+    """atom and red. Lanes go in the order of their numbers: one of many that hardware takes."""
     for hints in (("relaxed", "acquire", "release", "acq_rel"), ("cta", "gpu", "sys")):
         b.flag(*hints)
+    space = b.flag("global", "shared")
+    count = int((b.flag("v2", "v4") or "v1")[1:])
     name = b.flag(*_ATOMIC, "cas")
-    if not b.flag("global") or not name:
+    count = max(count, int((b.flag("v2", "v4") or "v1")[1:]))
+    if not space or not name:
         raise b.refuse()
     kind = b.type(
-        *("b32", "b64") if name in ("exch", "cas", "and", "or", "xor") else ("u32", "s32", "u64", "s64", "f32")
+        *("b32", "b64") if name in ("exch", "cas", "and", "or", "xor") else ("u32", "s32", "u64", "s64", "f32", "f64")
     )
     first = 1 if b.base == "atom" else 0
-    if len(b.operands) != first + (3 if name == "cas" else 2) or (kind == "f32" and name != "add"):
+    if len(b.operands) != first + (3 if name == "cas" else 2) or (kind[0] == "f" and name != "add"):
         raise b.refuse()
-    dtype, address = TYPES[kind], _address(b, b.operands[first], "global")
-    values = [b.reader(i, kind) for i in range(first + 1, len(b.operands))]
-    write = b.writer(0, kind) if first else None
+    dtype, address = TYPES[kind], _address(b, b.operands[first], space)
+    given = [[b.read(p, kind) for p in _parts(o, count, b)] for o in b.operands[first + 1 :]]
+    writes = [b.write(p, kind) for p in _parts(b.operands[0], count, b)] if first else []
 
     def effect(machine: Machine, active: Active) -> None:
-        at = machine.lane if active is None else np.flatnonzero(active)
-        addresses, given = machine.wide(address(machine)), [machine.wide(v(machine)) for v in values]
-        old = np.zeros(machine.lanes, dtype)
-        for lane in at:
-            here, (first_value, *more) = addresses[lane : lane + 1], [g[lane : lane + 1] for g in given]
-            held = machine.memory.load(here, dtype.itemsize).view(dtype)
-            old[lane : lane + 1] = held
-            new = np.where(held == first_value, more[0], held) if more else _ATOMIC[name](held, first_value)
-            machine.memory.store(here, new.astype(dtype).view(UNSIGNED[dtype.itemsize]))
-        if write is not None:
-            write(machine, old, active)
+        lanes = machine.lane if active is None else np.flatnonzero(active)
+        here = machine.wide(address(machine))[lanes]
+        for i in range(count):
+            values = [machine.wide(each[i](machine))[lanes] for each in given]
+            old = np.zeros(machine.lanes, dtype)
+            old[lanes] = _changed(machine, space, lanes, here + here.dtype.type(i * dtype.itemsize), name, values)
+            if writes:
+                writes[i](machine, old, active)
 
     return effect
+
+
+def _changed(machine: Machine, space: str, lanes: Array, here: Array, name: str, values: Sequence[Array]) -> Array:
+    """Carry out one atomic; what was there before."""
+    dtype, words = values[-1].dtype, values[-1].view(UNSIGNED[values[-1].itemsize])
+    found = np.zeros(len(lanes), words.dtype)
+    for turn in in_turn(here):
+
+        def change(held: Array, new: Array, turn: Array = turn) -> Array:
+            if name == "cas":
+                return np.where(held.view(dtype) == values[0][turn], new, held)
+            return np.asarray(_ATOMIC[name](held.view(dtype), new.view(dtype)), dtype).view(held.dtype)
+
+        if space == "shared":
+            found[turn] = machine.shared.atomic(lanes[turn], here[turn], words[turn], change)
+        else:
+            found[turn] = machine.memory.atomic(here[turn], words[turn], change)
+    return found.view(dtype)
 
 
 def generic(b: Build) -> Effect:

@@ -46,7 +46,8 @@ def run(
         given[:rows, i] = np.array([value & (1 << 64) - 1 for value in column], np.uint64)
     out = np.full(threads, 0x5555555555555555, np.uint64)
     text = FRAME.format(columns=given.shape[1], body=body, denormals=denormals)
-    program, parameters = llvm_ir.parse(text, target, threads, fusion)
+    kernel = llvm_ir.parse(text, target, threads, fusion)
+    program, parameters = kernel.program, kernel.parameters
     memory = GlobalMemory(
         [Region("argument 'x'", IN, given.view(np.uint8).ravel()), Region("argument 'out'", OUT, out.view(np.uint8))]
     )

@@ -6,7 +6,9 @@ that an operation makes is the canonical one. Approximations are nvidia_approx.p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,25 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     product = a.astype(np.float64) * b.astype(np.float64)
     exact = _sum_to_odd(product, c.astype(np.float64))
     return canonical(exact.astype(a.dtype))
+
+
+def fma64(a: Array, b: Array, c: Array) -> Array:
+    """``a * b + c`` of float64, rounded once: by fractions, one at a time."""
+    plain: Array = a * b + c
+    rounded = np.frompyfunc(_fma64, 4, 1)(a, b, c, plain)
+    return np.asarray(rounded, np.float64)
+
+
+def _fma64(a: float, b: float, c: float, plain: float) -> float:
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return plain
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return plain  # no rounding took place, and the sign is that of IEEE
+    try:
+        return exact.numerator / exact.denominator  # Python rounds this once, subnormals too
+    except OverflowError:
+        return math.copysign(math.inf, exact)
 
 
 def _sum_to_odd(x: Array, y: Array) -> Array:
