@@ -38,11 +38,12 @@ def launch(
     shared: int,
     warp: int,
     fill: int,
+    choice: str = "first",
 ) -> dict[str, bool]:
     """Run one kernel and give the models of instructions that it used, True for those whose answer was open.
 
     ``signature`` gives the type of each argument, "constexpr" for those compiled in, ``fill`` the byte that registers
-    hold before anybody writes them.
+    hold before anybody writes them, ``choice`` which answer is taken where a model's words leave several.
 
     Raises ``NotExecuted`` for what the emulator does not know, ``KernelError`` for what the kernel does wrong.
     """
@@ -62,7 +63,7 @@ def launch(
             regions.setdefault(region.address, region)
             value = value.data_ptr()
         held[parameter.name] = ptx.parameter_bytes(parameter, value)
-    return run(program, grid, GlobalMemory(list(regions.values())), shared, warp, held, fill)
+    return run(program, grid, GlobalMemory(list(regions.values())), shared, warp, held, fill, choice)
 
 
 def run(
@@ -73,6 +74,7 @@ def run(
     warp: int,
     held: dict[str, bytes],
     fill: int = 0xA5,
+    choice: str = "first",
 ) -> dict[str, bool]:
     """Run every block of a grid, a batch of them at a time. Gives the models used, as ``launch`` does."""
     models: dict[str, bool] = {}
@@ -83,6 +85,7 @@ def run(
             number = np.arange(first, min(total, first + count))
             blocks = np.stack([number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])], axis=1)
             machine = Machine(program, blocks, grid, memory, shared, warp, held, fill)
+            machine.choice = choice
             machine.run()
             merge(models, machine.models)
     return models
