@@ -73,11 +73,9 @@ def _registers(compiled: Any) -> int:
     if "amdgcn" in compiled.asm:
         found = re.search(r"\.vgpr_count:\s*(\d+)", compiled.asm["amdgcn"])
         return int(found[1]) if found else 0
-    # ELF: the code's section keeps the number in the upper byte of sh_info.
-    cubin = compiled.asm["cubin"]
-    (headers,), (size, count) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<HH", cubin, 58)
-    sections = [struct.unpack_from("<IIQQQQII", cubin, headers + each * size) for each in range(count)]
-    return max((section[7] >> 24 for section in sections if section[2] & 4), default=0)  # executable ones
+    # .nv.info of the cubin: attribute 0x2f of form 4 has 8 bytes, the function's number and its registers.
+    place = compiled.asm["cubin"].find(b"\x04\x2f\x08\x00")
+    return int(struct.unpack_from("<I", compiled.asm["cubin"], place + 8)[0]) if place >= 0 else 0
 
 
 class Driver:
