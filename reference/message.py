@@ -77,7 +77,7 @@ def _with_other_answers(verdict: Verdict, found: OpenAnswers, several: str) -> s
         return f"disputed: {tried}; with {found.agrees!r} nothing differs"
     if not found.beyond:
         return f"disputed: {tried}; they explain all {found.within:,} of the codes"
-    some = f"; they explain {found.within:,} others" if found.within else ""
+    some = f"; they explain {found.within:,} more" if found.within else ""
     document = "" if verdict.result == "failed" else "\ndisputed: the expectation rests on a document"
     return f"breaks: {verdict.breaks}\n{tried}; none explains {found.beyond:,} of the codes{some}{document}"
 
