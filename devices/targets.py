@@ -61,3 +61,32 @@ def target_named(name: str) -> Target:
     if name not in TARGETS:
         raise unknown("target", name, TARGETS)
     return TARGETS[name]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a program can ask of a target's product; compilers and wrappers choose by it."""
+
+    shared: int  #: bytes of shared memory that one block may have
+    units: int  #: multiprocessors or compute units as the runtime counts them; 0 where nothing is published
+
+
+_KB = 1024
+#: Shared memory: CUDA programming guide, "Technical Specifications per Compute Capability"; AMD's table "GPU hardware
+#: specifications" (ROCm) and, for gfx1250, LLVM's AMDGPU targets. Units: of the product named first in ``TARGETS``,
+#: from the vendors' white papers; of MI250 one of its two dies; RDNA's runtime counts pairs of compute units.
+LIMITS: dict[str, Limits] = {
+    "sm_80": Limits(163 * _KB, 108),
+    "sm_89": Limits(99 * _KB, 142),
+    "sm_90": Limits(227 * _KB, 132),
+    "sm_100": Limits(227 * _KB, 148),
+    "sm_103": Limits(227 * _KB, 160),
+    "sm_120": Limits(99 * _KB, 170),
+    "gfx90a": Limits(64 * _KB, 104),
+    "gfx942": Limits(64 * _KB, 304),
+    "gfx950": Limits(160 * _KB, 256),
+    "gfx1100": Limits(64 * _KB, 48),
+    "gfx1200": Limits(64 * _KB, 16),
+    "gfx1201": Limits(64 * _KB, 32),
+    "gfx1250": Limits(320 * _KB, 0),
+}

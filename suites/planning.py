@@ -93,19 +93,14 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
     for plugged, claim, device in _places(kernels, devices, operation):
         cells = [Planned(plugged, claim, case.name, device) for case in cases if case.applies(claim)]
         # Where nothing will be executed, one case says all there is to say.
-        planned += cells[:1] if not _executes(device) or any(c.hindrance for c in cells) else cells
+        planned += cells[:1] if any(c.hindrance for c in cells) else cells
     return planned
 
 
 def plan_one(kernels: Iterable[Plugged], devices: Sequence[Device], operation: str, case: str) -> list[Planned]:
     """One cell for each claim on each device that executes: for tests that bring their own inputs."""
     cells = [Planned(plugged, claim, case, device) for plugged, claim, device in _places(kernels, devices, operation)]
-    return [c for c in cells if _executes(c.device) and not (c.hindrance or c.plugged.kernel.canary)]
-
-
-def _executes(device: Device) -> bool:
-    """Whether a device has something that executes what is compiled for it: the emulator reads PTX only, so far."""
-    return not device.emulates or TARGETS[device.emulates].backend == "cuda"
+    return [c for c in cells if not (c.hindrance or c.plugged.kernel.canary)]
 
 
 def _places(

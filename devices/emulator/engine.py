@@ -54,6 +54,7 @@ class Machine:
         self.registers: dict[str, Array] = {}
         self.shared = SharedMemory(len(blocks), shared, program.threads, warp)
         self.models: dict[str, bool] = {}  #: models used so far, and whether an answer of theirs was open
+        self.choice = "first"  #: which answer of theirs is taken (modelled.choose)
         self.exited = np.zeros(self.lanes, bool)
         self._pending: dict[int, Array] = {}
         self._waiting: dict[int, Array] = {}  #: by the index of the barrier

@@ -52,11 +52,12 @@ def launch(
     shared: int,
     warp: int,
     fill: int,
+    choice: str = "first",
 ) -> dict[str, bool]:
     """Run one kernel and give the models of instructions that it used, True for those whose answer was open.
 
     ``signature`` gives the type of each argument, "constexpr" for those compiled in, ``fill`` the byte that registers
-    hold before anybody writes them.
+    hold before anybody writes them, ``choice`` which answer is taken where a model's words leave several.
 
     Raises ``NotExecuted`` for what the emulator does not know, ``KernelError`` for what the kernel does wrong.
     """
@@ -80,11 +81,13 @@ def launch(
     held[HIDDEN] = hidden.address.to_bytes(8, "little")
     memory = GlobalMemory([*regions.values(), hidden])
     before = [region.data.copy() for region in memory.regions] if len(fronts) > 1 else []
-    models = run(program, grid, memory, shared, warp, held, fill)
+
+    def carry_out(which: Program) -> dict[str, bool]:
+        return run(which, grid, memory, shared, warp, held, fill, choice)
+
+    models = carry_out(program)
     if before:
-        _same_without_fusion(
-            fronts[1](text)[0], before, lambda p: run(p, grid, memory, shared, warp, held, fill), memory
-        )
+        _same_without_fusion(fronts[1](text)[0], before, carry_out, memory)
     return models
 
 
@@ -111,6 +114,7 @@ def run(
     warp: int,
     held: dict[str, bytes],
     fill: int = 0xA5,
+    choice: str = "first",
 ) -> dict[str, bool]:
     """Run every block of a grid, a batch of them at a time. Gives the models used, as ``launch`` does."""
     models: dict[str, bool] = {}
@@ -121,6 +125,7 @@ def run(
             number = np.arange(first, min(total, first + count))
             blocks = np.stack([number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])], axis=1)
             machine = Machine(program, blocks, grid, memory, shared, warp, held, fill)
+            machine.choice = choice
             machine.run()
             merge(models, machine.models)
     return models

@@ -320,7 +320,7 @@ def ballot(b: Build) -> Effect:
 
 
 def count_below(high: bool) -> Builder:
-    """llvm.amdgcn.mbcnt.lo and .hi(mask, count): bits of the mask below this lane, among the lower or upper 32 lanes."""
+    """llvm.amdgcn.mbcnt.lo and .hi(mask, count): bits of the mask below this lane, of 32 lanes."""
 
     def build(b: Build) -> Effect:
         (name,), mask, count = b.registers(b.kinds), b.scalar(0), b.scalar(1)
@@ -337,7 +337,7 @@ def count_below(high: bool) -> Builder:
 
 
 def hidden_arguments(b: Build) -> Effect:
-    """llvm.amdgcn.implicitarg.ptr: the address of what the launch passes unseen, as code object version 5 lays it out."""
+    """llvm.amdgcn.implicitarg.ptr: the address of what a launch passes unseen."""
     (name,) = b.registers(b.kinds)
     return lambda machine, active: machine.write(name, np.frombuffer(machine.parameters[HIDDEN], np.uint64), active)
 

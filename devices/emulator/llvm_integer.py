@@ -372,7 +372,8 @@ def count_zeros(b: Build) -> Effect:
 OPCODES: dict[str, Builder] = {
     "add": two(np.add, *WIDE), "sub": two(np.subtract, *WIDE), "mul": two(np.multiply, *WIDE),
     "and": two(np.bitwise_and, *ODD),
-    "or": two(np.bitwise_or, *ODD), "xor": two(np.bitwise_xor, *ODD), "shl": shift(np.left_shift), "lshr": shift(np.right_shift),
+    "or": two(np.bitwise_or, *ODD), "xor": two(np.bitwise_xor, *ODD),
+    "shl": shift(np.left_shift), "lshr": shift(np.right_shift),
     "ashr": shift(np.right_shift, arithmetic=True), "sdiv": quotient(True, False), "udiv": quotient(False, False),
     "srem": quotient(True, True), "urem": quotient(False, True), "icmp": compare, "select": select,
     "zext": resize(False), "sext": resize(True), "trunc": resize(False), "ptrtoint": rename, "inttoptr": rename,

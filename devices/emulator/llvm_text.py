@@ -53,7 +53,8 @@ _FILE = re.compile(r'^!(\d+) = !DIFile\(filename: "([^"]*)"', re.M)
 #: said of an argument; those with words in parentheses are skipped with them
 _SAID = {
     "noundef", "nonnull", "zeroext", "signext", "inreg", "nofree", "readonly", "writeonly", "readnone", "noalias",
-    "captures", "range", "dereferenceable", "dereferenceable_or_null", "align", "immarg", "nocapture", "nofpclass", "returned",
+    "captures", "range", "dereferenceable", "dereferenceable_or_null", "align", "immarg", "nocapture", "nofpclass",
+    "returned",
 }  # fmt: skip
 
 

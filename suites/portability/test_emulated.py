@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from narrowgauge.ci.ledger import Row
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.outcome import Outcome
 from narrowgauge.devices import discovery
 from narrowgauge.devices.targets import EMULATED
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.judge import judge
-from narrowgauge.suites.judging import Judged, run_cell
-from narrowgauge.suites.planning import Planned
 
 pytestmark = [
     pytest.mark.meta,
@@ -39,44 +36,6 @@ def theirs(x, format):
     copy[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, o, x.numel())
     return o
 """
-
-SCALED_WRAPPER = """
-import torch, triton, triton.language as tl
-from narrowgauge import kernel, Cast
-
-@triton.jit
-def scaled(x, o, scale, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    y = tl.load(x + i, i < n, other=0.0) {by} scale
-    tl.store(o + i, y.to(tl.float8e4nv).to(tl.uint8, bitcast=True), i < n)
-
-@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"], backend="triton")
-def theirs(x, format):
-    o = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
-    scaled[(triton.cdiv(x.numel(), 256),)](x, o, {scale}, x.numel(), 256)
-    return o
-"""
-CVT, DIV = "cvt.rn.satfinite.e4m3x2.f32 (PTX 9.1)", "div.full.f32 (PTX 9.1)"
-
-
-def _scaled(path: Path, by: str, scale: float) -> Judged:
-    """A cast of the user's that multiplies or divides before it, on the edges, judged."""
-    path.write_text(SCALED_WRAPPER.format(by=by, scale=scale))
-    device = discovery.emulated("sm_90")
-    try:
-        (theirs,) = device.describe(str(path))
-        return run_cell(Planned(theirs, CLAIM, "edges", device), case_named("edges").make(CLAIM))
-    finally:
-        device.close()
-
-
-def test_the_models_that_a_launch_used_are_in_its_row(tmp_path: Path) -> None:
-    """A wrong product is the kernel's; a quotient may be wrong by the model's choice of an answer."""
-    product, quotient = _scaled(tmp_path / "theirs.py", "*", 1.25), _scaled(tmp_path / "theirs.py", "/", 1.25)
-    assert (product.row.result, product.row.models) == ("failed", {CVT: False})
-    assert (quotient.row.result, quotient.row.models) == ("disputed", {CVT: False, DIV: True})
-    assert f"emulated with models: {DIV}, {CVT}" in quotient.message
-    assert Row.from_json(quotient.row.to_json()) == quotient.row
 
 
 def _outcome(target: str, name: str, claim: Claim = CLAIM) -> Outcome:
