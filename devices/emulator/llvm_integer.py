@@ -320,4 +320,5 @@ OPCODES: dict[str, Builder] = {
 CALLS: dict[str, Builder] = {
     "llvm.smax": _on_signed(np.maximum), "llvm.smin": _on_signed(np.minimum), "llvm.umax": _on_unsigned(np.maximum),
     "llvm.umin": _on_unsigned(np.minimum), "llvm.abs": absolute, "llvm.ctlz": count_zeros,
+    "llvm.usub.sat": _on_unsigned(lambda x, y: np.maximum(x, y) - y),
 }  # fmt: skip
