@@ -40,7 +40,7 @@ def emulated(target: str) -> Device:
     """A Triton driver that compiles for a target without its hardware. Raises ``BadInput`` for an unknown one."""
     if target not in EMULATED:
         raise unknown("target", target, EMULATED, f"device 'emulated:{target}'")
-    executes = "executes the PTX" if TARGETS[target].backend == "cuda" else "execution is not built yet"
+    executes = f"executes the {'PTX' if TARGETS[target].backend == 'cuda' else 'LLVM IR'} on the CPU"
     note = f"compiles for {target} ({TARGETS[target].product}); {executes}"
     return Device(f"emulated:{target}", f"emulated-{target}", "emulated", dict(NO_GPU), emulates=target, note=note)
 
