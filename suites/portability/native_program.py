@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,7 @@ def facts() -> Found:
     import torch
 
     from narrowgauge.kernels_under_test import triton_blocks, triton_cast
+    from narrowgauge.kernels_under_test.triton_codec import LAYOUTS
 
     found: Found = {}
     half = torch.arange(65536, dtype=torch.int32).to(torch.int16).view(torch.float16)
@@ -109,7 +110,7 @@ def facts() -> Found:
                 back = torch.zeros(256, dtype=torch.bfloat16)
                 run(triton_cast.native_decode, target, 1, codes, back, 256, triton_cast.TRITON_TYPES[name], 256)
                 found[f"decode/{name}/{target}"] = back.view(torch.int16).numpy().view(np.uint16)
-    layout = triton_cast.LAYOUTS[FP8[0]]
+    layout = LAYOUTS[FP8[0]]
     shape = (layout.mantissa, layout.bias, layout.top, layout.sign, layout.top, layout.top, layout.nan, layout.nan)
     for target in EMULATED:
         out = torch.zeros(single.numel(), dtype=torch.uint8)
@@ -158,10 +159,14 @@ def edges() -> npt.NDArray[np.float32]:
 
 def main() -> None:
     what, path = sys.argv[1:]
-    made = {
-        "formats": formats, "facts": facts, "blocks": blocks, "interpreted": lambda: blocks(["interpreter"]),
-    }[what]()  # fmt: skip
-    np.savez(path, **made)
+    makers: dict[str, Callable[[], Found]] = {
+        "formats": formats,
+        "facts": facts,
+        "blocks": blocks,
+        "interpreted": lambda: blocks(["interpreter"]),
+    }
+    arrays: dict[str, Any] = makers[what]()
+    np.savez(path, **arrays)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import narrowgauge
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices import discovery
@@ -31,7 +32,7 @@ pytestmark = [
     pytest.mark.skipif(not discovery.has_triton(), reason="triton is not installed: nothing compiles for a target"),
 ]
 
-UPSTREAM = Path(program.__file__).parents[2] / "docs" / "upstream"
+UPSTREAM = Path(narrowgauge.__file__).parents[1] / "docs" / "upstream"
 Array = npt.NDArray[Any]
 #: targets whose casts are integer operations where Triton emits no instruction
 AMD_SOFTWARE = {t for t in EMULATED if TARGETS[t].backend == "hip" and "float8_e4m3fn" in TARGETS[t].software}
@@ -112,7 +113,7 @@ def _wrong_from_half(codes: Array) -> dict[int, int]:
 def _nan_below_480() -> dict[int, int]:
     """By hand: 464 is 0x5F40 and 480 is 0x5F80. What lies between rounds to 480, whose code is NaN."""
     magnitudes = range(0x5F41, 0x5F80)
-    return {m: 0x7F for m in magnitudes} | {m | 0x8000: 0xFF for m in magnitudes}
+    return dict.fromkeys(magnitudes, 127) | {m | 0x8000: 0xFF for m in magnitudes}
 
 
 def _wrong_bfloat16(patterns: Array, source: str) -> dict[int, int]:
