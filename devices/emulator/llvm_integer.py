@@ -387,4 +387,5 @@ CALLS: dict[str, Builder] = {
     "llvm.fshl": _funnel(True), "llvm.fshr": _funnel(False), "llvm.cttz": _trailing,
     "llvm.ctpop": _on_unsigned(ones), "llvm.bitreverse": reverse,
     "llvm.umin": _on_unsigned(np.minimum), "llvm.abs": absolute, "llvm.ctlz": count_zeros,
+    "llvm.usub.sat": _on_unsigned(lambda x, y: np.maximum(x, y) - y),
 }  # fmt: skip

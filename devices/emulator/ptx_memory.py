@@ -187,7 +187,8 @@ def _mask(b: Build, index: int) -> Callable[[Machine, Active], None]:
     mask = b.reader(index, "b32")
 
     def check(machine: Machine, active: Active) -> None:
-        if (mask(machine) != ALL_LANES).any():
+        part: Array = mask(machine) != ALL_LANES
+        if (part if active is None else part & active).any():  # what is held by lanes elsewhere says nothing
             raise Fault("members of a warp that are not all its lanes: not modelled")
         machine.whole_warps(active, b.base)
 

@@ -116,11 +116,12 @@ def test_gpus_that_torch_sees_become_devices(tmp_path: Path, monkeypatch: pytest
 
 def test_formats_follow_the_architecture() -> None:
     """From the vendors' documents: MI300 is FNUZ, MI350 and gfx12 are OCP, A100 has no fp8."""
-    assert TARGETS["gfx942"].hardware == ("float8_e4m3fnuz",)
-    assert TARGETS["gfx950"].hardware == TARGETS["gfx1201"].hardware == ("float8_e4m3fn",)
+    ocp = ("float8_e4m3fn", "float8_e5m2")
+    assert TARGETS["gfx942"].hardware == ("float8_e4m3fnuz", "float8_e5m2fnuz")
+    assert TARGETS["gfx950"].hardware == TARGETS["gfx1201"].hardware == TARGETS["sm_90"].hardware == ocp
     assert TARGETS["sm_80"].hardware == ()
-    assert TARGETS["sm_80"].triton == ("float8_e5m2",)  # in software
-    assert TARGETS["sm_90"].hardware == ("float8_e4m3fn",)
+    assert TARGETS["sm_80"].triton == TARGETS["sm_80"].software == ("float8_e5m2",)
+    assert TARGETS["gfx1201"].instruction == (), "Triton does not use what the hardware has"
 
 
 def test_unknown_devices_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
