@@ -15,6 +15,7 @@ from narrowgauge.devices.emulator.llvm_float import fp16_ovfl
 from narrowgauge.devices.emulator.llvm_integer import ones as _ones
 from narrowgauge.devices.emulator.llvm_text import HELD, Part, Value, bits
 from narrowgauge.devices.emulator.memory import Active, Array
+from narrowgauge.devices.emulator.modelled import taken
 from narrowgauge.devices.emulator.models import amd, lanes
 from narrowgauge.devices.targets import TARGETS
 
@@ -178,10 +179,19 @@ def swap(size: Any) -> Builder:
 
 
 def _model(b: Build, name: str) -> Any:
+    """``run(machine, active, …)``: the answer that the machine's choice picks, or a tuple of them."""
     found = amd.models_of(b.target).get(name)
     if found is None:
         raise NotExecuted(f"opcode {b.opcode}: no model of {name} for {b.target}")
-    return found.run
+    run: Any = found.run
+
+    def chosen(machine: Machine, active: Active, *operands: Any, **modes: Any) -> Any:
+        answer = run(*operands, **modes)
+        if isinstance(answer, tuple):
+            return tuple(taken(machine, found, each, active) for each in answer)
+        return taken(machine, found, answer, active)
+
+    return chosen
 
 
 def _register(value: Value) -> Callable[[Machine], Array]:
@@ -215,7 +225,7 @@ def pack(name: str) -> Builder:
         sources, names = [_register(a) for a in b.arguments[:3]], b.registers(b.kinds)
 
         def effect(machine: Machine, active: Active) -> None:
-            found = run(*_alike(machine, sources), word, fp16_ovfl(machine)).first
+            found = run(machine, active, *_alike(machine, sources), word, fp16_ovfl(machine))
             _set_parts(machine, names, b.kinds, found, active)
 
         return effect
@@ -236,9 +246,9 @@ def unpack(name: str, pair: bool) -> Builder:
         source, names = _register(b.arguments[0]), b.registers(b.kinds)
 
         def effect(machine: Machine, active: Active) -> None:
-            found = run(source(machine), place)
+            found = run(machine, active, source(machine), place)
             for register, answer in zip(names, found if pair else (found,), strict=True):
-                machine.write(register, answer.first, active)
+                machine.write(register, answer, active)
 
         return effect
 
@@ -255,7 +265,8 @@ def scaled_pack(kind: str, to: str) -> Builder:
         def effect(machine: Machine, active: Active) -> None:
             old, *given, scale = _alike(machine, sources)
             mode = {} if to == "fp4" else {"ovfl": fp16_ovfl(machine)}
-            _set_parts(machine, names, b.kinds, run(*given, scale=scale, old=old, place=place, **mode).first, active)
+            found = run(machine, active, *given, scale=scale, old=old, place=place, **mode)
+            _set_parts(machine, names, b.kinds, found, active)
 
         return effect
 
@@ -270,8 +281,9 @@ def scaled_unpack(kind: str, source: str) -> Builder:
         reads, names = [_register(a) for a in b.arguments[:2]], b.registers(b.kinds)
 
         def effect(machine: Machine, active: Active) -> None:
-            for name, to, answer in zip(names, b.kinds, run(*_alike(machine, reads), place), strict=True):
-                machine.write(name, answer.first.astype(HELD[to]), active)
+            found = run(machine, active, *_alike(machine, reads), place)
+            for name, to, answer in zip(names, b.kinds, found, strict=True):
+                machine.write(name, answer.astype(HELD[to]), active)
 
         return effect
 
@@ -290,8 +302,9 @@ def scaled_pack8(kind: str, to: str) -> Builder:
         def effect(machine: Machine, active: Active) -> None:
             given = [amd.as_binary32(part.read(machine).astype(np.uint32), kind) for part in eight]
             *values, by = np.broadcast_arrays(*given, scale.read(machine))
-            for name, answer in zip(names, run(*values, scale=by, ovfl=fp16_ovfl(machine)), strict=True):
-                machine.write(name, answer.first, active)
+            found = run(machine, active, *values, scale=by, ovfl=fp16_ovfl(machine))
+            for name, answer in zip(names, found, strict=True):
+                machine.write(name, answer, active)
 
         return effect
 
@@ -301,7 +314,11 @@ def scaled_pack8(kind: str, to: str) -> Builder:
 def toward_zero(b: Build) -> Effect:
     """llvm.amdgcn.cvt.pkrtz: two float16."""
     run, sources, names = _model(b, "v_cvt_pkrtz_f16_f32"), [_register(a) for a in b.arguments], b.registers(b.kinds)
-    return lambda machine, active: _set_parts(machine, names, b.kinds, run(*_alike(machine, sources)).first, active)
+
+    def effect(machine: Machine, active: Active) -> None:
+        _set_parts(machine, names, b.kinds, run(machine, active, *_alike(machine, sources)), active)
+
+    return effect
 
 
 def ballot(b: Build) -> Effect:
@@ -342,6 +359,15 @@ def hidden_arguments(b: Build) -> Effect:
     return lambda machine, active: machine.write(name, np.frombuffer(machine.parameters[HIDDEN], np.uint64), active)
 
 
+def wave_barrier(b: Build) -> Effect:
+    """llvm.amdgcn.wave.barrier: accesses of a wave to shared memory are in order from here on."""
+
+    def effect(machine: Machine, active: Active) -> None:
+        machine.shared.warp_barrier(machine.lane if active is None else np.flatnonzero(active))
+
+    return effect
+
+
 def _hint(b: Build) -> Effect:
     return nothing
 
@@ -353,6 +379,7 @@ CALLS: dict[str, Builder] = {
     "llvm.amdgcn.wave.id": wave_number,
     "llvm.amdgcn.s.setreg": set_mode,
     "llvm.amdgcn.ballot": ballot,
+    "llvm.amdgcn.wave.barrier": wave_barrier,
     "llvm.amdgcn.mbcnt.lo": count_below(False),
     "llvm.amdgcn.mbcnt.hi": count_below(True),
     "llvm.amdgcn.implicitarg.ptr": hidden_arguments,
@@ -378,7 +405,7 @@ CALLS: dict[str, Builder] = {
         (
             "llvm.amdgcn.s.barrier.signal",  # the wait that follows is the barrier
             "llvm.amdgcn.sched.barrier", "llvm.amdgcn.sched.group.barrier", "llvm.amdgcn.s.setprio",
-            "llvm.amdgcn.s.waitcnt", "llvm.amdgcn.wave.barrier", "llvm.amdgcn.iglp.opt", "llvm.assume",
+            "llvm.amdgcn.s.waitcnt", "llvm.amdgcn.iglp.opt", "llvm.assume",
         ),
         _hint,
     ),

@@ -6,7 +6,7 @@ The payload of a NaN is open. One that an operation makes is the positive quiet 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from narrowgauge.devices.emulator.engine import Machine
 from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, Function
 from narrowgauge.devices.emulator.llvm_fusion import Fused
 from narrowgauge.devices.emulator.llvm_integer import operands, signed
-from narrowgauge.devices.emulator.llvm_text import HELD, Kinds, Value, bits, unspecified
+from narrowgauge.devices.emulator.llvm_text import FLOATS, HELD, Kinds, Value, bits, unspecified
 from narrowgauge.devices.emulator.memory import Active, Array
-from narrowgauge.devices.emulator.models import amd, ptx_arithmetic
+from narrowgauge.devices.emulator.modelled import taken
+from narrowgauge.devices.emulator.models import amd, amd_plain, ptx_arithmetic
 from narrowgauge.devices.emulator.models import rounding as r
+from narrowgauge.devices.emulator.models.answers import Model
 from narrowgauge.devices.emulator.models.rounding_ieee import float32_of_bf16
 
 NUMBERS: dict[str, np.dtype[Any]] = {
@@ -50,6 +52,15 @@ def _made(result: Array, kind: str, *sources: Array) -> Array:
     return made
 
 
+_ONE, _MINUS_ZERO, _SIGN16 = np.uint16(0x3F80), np.uint16(0x8000), np.uint16(0x8000)
+#: rounded once, as an fma: x * 1 + y; x * y + -0, which keeps every sign
+_OF_BF16: dict[str, Function] = {
+    "fadd": lambda x, y: ptx_arithmetic.fma_bf16(x, np.full_like(x, _ONE), y),
+    "fsub": lambda x, y: ptx_arithmetic.fma_bf16(x, np.full_like(x, _ONE), y ^ _SIGN16),
+    "fmul": lambda x, y: ptx_arithmetic.fma_bf16(x, y, np.full_like(x, _MINUS_ZERO)),
+}
+
+
 def arithmetic(function: Function) -> Builder:
     """fadd, fsub, fmul, fdiv. float16 too, unless MODE.FP16_OVFL is set, which would clamp it."""
 
@@ -57,6 +68,8 @@ def arithmetic(function: Function) -> Builder:
         promised = flags(b, "nnan", "ninf")
         kinds, values = operands(b, 2)
         kind = kinds[0]
+        if kind == "bfloat" and b.opcode in _OF_BF16 and b.target == "gfx1250":
+            return b.compute(kinds, _OF_BF16[b.opcode], *values)
         if kind not in NUMBERS or (kind == "half" and OVERFLOW in b.named):
             raise NotExecuted(f"opcode {b.opcode} of {kind}")
         number = NUMBERS[kind]
@@ -173,6 +186,8 @@ def truncate(b: Build) -> Effect:
     """fptrunc: to nearest even. With MODE.FP16_OVFL a finite overflow to float16 becomes the largest value."""
     value, kinds = _cast(b)
     to = kinds[0]
+    if value[0].kind == "double" and to in ("float", "half") and not (to == "half" and OVERFLOW in b.named):
+        return b.compute(kinds, lambda x: x.view(np.float64).astype(NUMBERS[to]).view(HELD[to]), value)
     if value[0].kind != "float" or to not in LAYOUTS:
         raise NotExecuted(f"opcode fptrunc {value[0].kind} to {to}")
     layout = LAYOUTS[to]
@@ -219,7 +234,7 @@ def from_integer(is_signed: bool) -> Builder:
 def to_integer(is_signed: bool, kinds: Kinds, b: Build, value: Value) -> Effect:
     """Towards zero, saturating, NaN to 0: v_cvt_i32_f32 and v_cvt_u32_f32, and llvm.fpto*.sat."""
     source, to = value[0].kind, kinds[0]
-    if source not in ("float", "half", "bfloat") or to not in ("i8", "i16", "i32"):
+    if source not in FLOATS or to not in ("i8", "i16", "i32"):
         raise b.refuse()
     width = bits(to)
     low, high = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed else (0, (1 << width) - 1)
@@ -251,10 +266,10 @@ def model(name: str) -> Builder:
     selects = name.startswith(("v_m",))
 
     def build(b: Build) -> Effect:
-        kind = b.kinds[0]
-        run: Any = amd.models_of(b.target)[name].run
+        kind, found = b.kinds[0], amd.models_of(b.target)[name]
+        run: Any = found.run
         if kind == "float":
-            return b.compute(b.kinds, lambda *x: run(*x).first, *b.arguments)
+            return _by_model(b, found, *b.arguments)
         if not selects or kind not in LAYOUTS:
             raise NotExecuted(f"opcode {b.opcode} of {kind}")
         layout = LAYOUTS[kind]
@@ -268,13 +283,35 @@ def model(name: str) -> Builder:
     return build
 
 
+def _by_model(b: Build, model: Model, *values: Value, modes: tuple[object, ...] = ()) -> Effect:
+    """The answers of a model, part by part, as the machine's choice picks them."""
+    names, run = b.registers(b.kinds), cast(Any, model.run)
+
+    def effect(machine: Machine, active: Active) -> None:
+        for name, *row in zip(names, *values, strict=True):
+            answer = run(*(part.read(machine) for part in row), *modes)
+            machine.write(name, taken(machine, model, answer, active), active)
+
+    return effect
+
+
+def written_out(name: str) -> Builder:
+    """A function that the code generator writes out, of float."""
+
+    def build(b: Build) -> Effect:
+        if b.kinds[0] != "float":
+            raise NotExecuted(f"opcode {b.opcode} of {b.kinds[0]}")
+        return _by_model(b, amd_plain.WRITTEN_OUT[name], b.arguments[0])
+
+    return build
+
+
 def median(b: Build) -> Effect:
     """llvm.amdgcn.fmed3; MODE.IEEE is set by Triton where there is one."""
     if b.kinds != ("float",):
         raise NotExecuted(f"opcode {b.opcode} of {b.kinds[0]}")
-    run: Any = amd.models_of(b.target)["v_med3_f32"].run
-    ieee = not b.target.startswith("gfx12")
-    return b.compute(b.kinds, lambda x, y, z: run(x, y, z, ieee).first, *b.arguments)
+    model_of = amd.models_of(b.target)["v_med3_f32"]
+    return _by_model(b, model_of, *b.arguments, modes=(not b.target.startswith("gfx12"),))
 
 
 def fused(b: Build) -> Effect:
@@ -288,13 +325,22 @@ def fused(b: Build) -> Effect:
         x, y, z = (source.view(number) for source in sources)
         return _made(_fma(x, y, z), kind, x, y, z)
 
+    promised = b.flags & {"nnan", "ninf"}
+    if promised:
+        return _promised(b, b.kinds, apply, list(b.arguments), promised)
     return b.compute(b.kinds, apply, *b.arguments)
 
 
 def fused_sum(b: Build, kinds: Kinds, fused: Fused) -> Effect:
     """A product and a sum with one rounding."""
-    kind = kinds[0]
-    number, one, other = NUMBERS[kind], fused.negate_product, fused.negate_other
+    kind, one, other = kinds[0], fused.negate_product, fused.negate_other
+    if kind == "bfloat":
+
+        def of_bf16(x: Array, y: Array, z: Array) -> Array:
+            return ptx_arithmetic.fma_bf16(x ^ _SIGN16 if one else x, y, z ^ _SIGN16 if other else z)
+
+        return b.compute(kinds, of_bf16, fused.product.first, fused.product.second, fused.other)
+    number = NUMBERS[kind]
 
     def apply(*sources: Array) -> Array:
         x, y, z = (source.view(number) for source in sources)
@@ -325,15 +371,40 @@ def whole(function: Callable[[Array], Array]) -> Builder:
     return build
 
 
-def _nearest(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A function of float64 for float32: its best answer. Refuses float64, of which NumPy's last bit is not known."""
+def _half_away(x: Array) -> Array:
+    """llvm.round: halves away from zero. The fraction is exact."""
+    whole_part = np.trunc(x)
+    found: Array = np.copysign(whole_part + np.copysign(np.abs(x - whole_part) >= 0.5, x).astype(x.dtype), x)
+    return found
 
-    def apply(x: Array) -> Array:
-        if x.dtype != np.float32:
-            raise NotExecuted("opcode llvm.exp2 or llvm.log2 of double")
-        return function(x.astype(np.float64)).astype(np.float32)
 
-    return apply
+def split(b: Build) -> Effect:
+    """llvm.frexp: a fraction in [0.5, 1) and an exponent; of zero both 0; of infinity and NaN the second."""
+    kind, whole_kind = b.kinds
+    fraction, exponent = b.registers(b.kinds)
+    value = b.scalar(0)
+
+    def effect(machine: Machine, active: Active) -> None:
+        number = value.read(machine).view(NUMBERS[kind])
+        parts, powers = np.frexp(number)
+        powers = np.where(np.isfinite(number), powers, 0)
+        machine.write(fraction, _made(parts, kind, number), active)
+        machine.write(exponent, powers.astype(signed(whole_kind)).view(HELD[whole_kind]), active)
+
+    return effect
+
+
+def scale_by(b: Build) -> Effect:
+    """llvm.ldexp: times a power of two, rounded once."""
+    kind, value, power = b.kinds[0], b.scalar(0), b.scalar(1)
+    (name,) = b.registers(b.kinds)
+
+    def effect(machine: Machine, active: Active) -> None:
+        number = value.read(machine).view(NUMBERS[kind])
+        powers = np.clip(power.read(machine).view(signed(power.kind)).astype(np.int64), -5000, 5000).astype(np.int32)
+        machine.write(name, _made(np.ldexp(number, powers), kind, number), active)
+
+    return effect
 
 
 def saturated(is_signed: bool) -> Builder:
@@ -355,8 +426,8 @@ CALLS: dict[str, Builder] = {
     "llvm.maximum": model("v_maximum_f32"), "llvm.minimum": model("v_minimum_f32"), "llvm.amdgcn.fmed3": median,
     "llvm.floor": whole(np.floor), "llvm.ceil": whole(np.ceil), "llvm.trunc": whole(np.trunc),
     "llvm.rint": whole(np.rint), "llvm.roundeven": whole(np.rint), "llvm.sqrt": whole(np.sqrt),
-    # the code generator scales around v_exp_f32 and v_log_f32: subnormals are kept, one ulp stays open
-    "llvm.exp2": whole(_nearest(np.exp2)), "llvm.log2": whole(_nearest(np.log2)),
+    **{f"llvm.{name}": written_out(name) for name in amd_plain.WRITTEN_OUT},
+    "llvm.round": whole(_half_away), "llvm.frexp": split, "llvm.ldexp": scale_by,
     "llvm.amdgcn.exp2": model("v_exp_f32"), "llvm.amdgcn.log": model("v_log_f32"),
     "llvm.amdgcn.rcp": model("v_rcp_f32"),
     "llvm.amdgcn.rsq": model("v_rsq_f32"), "llvm.amdgcn.sqrt": model("v_sqrt_f32"),

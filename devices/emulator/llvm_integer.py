@@ -332,7 +332,8 @@ def _funnel(left: bool) -> Builder:
 def ones(x: Array) -> Array:
     """How many bits are set."""
     raw = np.ascontiguousarray(x)[:, None].view(np.uint8)
-    return np.unpackbits(raw, axis=1).sum(axis=1).astype(x.dtype)
+    found: Array = np.unpackbits(raw, axis=1).sum(axis=1).astype(x.dtype)
+    return found
 
 
 def _trailing(b: Build) -> Effect:
@@ -349,7 +350,8 @@ def reverse(b: Build) -> Effect:
     def apply(x: Array) -> Array:
         raw = np.ascontiguousarray(x)[:, None].view(np.uint8)[:, ::-1]
         whole = np.packbits(np.unpackbits(raw, axis=1, bitorder="big"), axis=1, bitorder="little").view(x.dtype)[:, 0]
-        return whole >> x.dtype.type(8 * x.itemsize - width)
+        found: Array = whole >> x.dtype.type(8 * x.itemsize - width)
+        return found
 
     return b.compute(b.kinds, apply, b.arguments[0])
 
@@ -387,5 +389,4 @@ CALLS: dict[str, Builder] = {
     "llvm.fshl": _funnel(True), "llvm.fshr": _funnel(False), "llvm.cttz": _trailing,
     "llvm.ctpop": _on_unsigned(ones), "llvm.bitreverse": reverse,
     "llvm.umin": _on_unsigned(np.minimum), "llvm.abs": absolute, "llvm.ctlz": count_zeros,
-    "llvm.usub.sat": _on_unsigned(lambda x, y: np.maximum(x, y) - y),
 }  # fmt: skip

@@ -33,6 +33,9 @@ from narrowgauge.devices.emulator.ptx import Parameter
 
 OPCODES: dict[str, Builder] = {**llvm_integer.OPCODES, **llvm_float.OPCODES, **llvm_memory.OPCODES}
 CALLS: dict[str, Builder] = {**llvm_integer.CALLS, **llvm_float.CALLS, **llvm_memory.CALLS, **llvm_amdgcn.CALLS}
+#: functions that give one of their operands: what a flag promises is open in the sign of a zero alone, and kept
+_CHOOSING = ("llvm.minnum", "llvm.maxnum", "llvm.minimum", "llvm.maximum", "llvm.fabs", "llvm.copysign")
+_FUSED = ("llvm.fma.", "llvm.fmuladd.")
 BARRIERS = ("llvm.amdgcn.s.barrier", "llvm.amdgcn.s.barrier.wait")
 _DEFINE = re.compile(r"^define amdgpu_kernel void @(?P<name>[\w$.]+)\((?P<parameters>.*)\)(?P<rest>[^()]*)\{$", re.M)
 _LABEL = re.compile(r'^(?P<name>[-\w$.]+|"[^"]*"):')
@@ -237,7 +240,10 @@ def _through(build: Build, block: str, products: Products) -> None:
 def _call(build: Build) -> Builder:
     """Read a call's result, name and arguments; its builder."""
     tokens = build.tokens
-    llvm_float.flags(build)
+    llvm_float.flags(build, "nsz", "nnan", "ninf")
+    promised, called = build.flags - {"contract"}, tokens.line.partition("@")[2]
+    if promised and not called.startswith(_CHOOSING) and ("nsz" in promised or not called.startswith(_FUSED)):
+        raise NotExecuted(f"opcode call {' '.join(sorted(promised))}")
     tokens.skip_said()
     build.kinds = tokens.type()
     called = tokens.take()

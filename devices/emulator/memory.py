@@ -157,7 +157,7 @@ class SharedMemory:
                 f"race: shared memory at {self._first(address, foreign)} is read while another thread writes it"
             )
         reader = self.reader[at]
-        mark = np.where((reader == NOBODY) | (reader == me), me, SEVERAL)
+        mark = np.where((reader == NOBODY) | (reader == me) | (reader == self._warp_mark(me)), me, SEVERAL)
         self.reader[at] = mark
         self.reader[at[self.reader[at] != mark]] = SEVERAL  # several of these lanes read it
         return np.ascontiguousarray(self.bytes[at]).view(UNSIGNED[width])[:, 0]
@@ -169,7 +169,9 @@ class SharedMemory:
         me = np.broadcast_to(self._me(lanes), at.shape)
         changes = ~self.written[at] | (self.bytes[at] != new)
         writer, reader = self.writer[at], self.reader[at]
-        foreign = (writer != NOBODY) & (writer != me) | (reader != NOBODY) & (reader != me)
+        ours = self._warp_mark(me)
+        foreign = (writer != NOBODY) & (writer != me) & (writer != ours)
+        foreign |= (reader != NOBODY) & (reader != me) & (reader != ours)
         if (changes & foreign).any():
             raise Fault(
                 f"race: shared memory at {self._first(address, changes & foreign)} is written while another thread "
@@ -212,6 +214,18 @@ class SharedMemory:
             return
         self.writer.reshape(len(blocks), -1)[blocks] = NOBODY
         self.reader.reshape(len(blocks), -1)[blocks] = NOBODY
+
+    def warp_barrier(self, lanes: Array) -> None:
+        """The same for accesses of one warp among each other. ``lanes``: those that take part."""
+        if not self.size:
+            return
+        warps = np.zeros((len(self.bytes) // self.size, self.threads // self.warp), bool)
+        warps[lanes // self.threads, lanes % self.threads // self.warp] = True
+        for marks in (self.writer, self.reader):
+            by_thread = np.flatnonzero(marks > 0)
+            warp = (marks[by_thread] - 1) // self.warp
+            synced = warps[by_thread // self.size, warp]
+            marks[by_thread[synced]] = -(warp[synced] + 1)
 
     def _at(self, lanes: Array, address: Array, width: int, verb: str) -> Array:
         """Index of each byte [lanes, width]."""

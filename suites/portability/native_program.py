@@ -62,10 +62,12 @@ def run(jitted: Any, target: str, grid: int, *arguments: Any) -> None:
     made, signature = compiled(jitted, target, arguments)
     warp, metadata = TARGETS[target].warp, made.metadata
     if TARGETS[target].backend == "cuda":
-        front, text = launching.nvidia, made.asm["ptx"]
+        text: str = made.asm["ptx"]
+        fronts: tuple[launching.Front, ...] = (launching.nvidia,)
     else:
-        front, text = launching.amd(target, metadata.num_warps * warp, metadata.enable_fp_fusion), made.asm["llir"]
-    launching.launch(front, text, signature, arguments, (grid, 1, 1), metadata.shared, warp, 0xA5)
+        text, threads = made.asm["llir"], metadata.num_warps * warp
+        fronts = launching.amd_fronts(text, made.asm["amdgcn"], target, threads, metadata.enable_fp_fusion)
+    launching.launch(fronts, text, signature, arguments, (grid, 1, 1), metadata.shared, warp, 0xA5)
 
 
 def formats() -> Found:

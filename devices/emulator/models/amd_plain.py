@@ -157,3 +157,30 @@ PLAIN: tuple[Model, ...] = (
         for name, function in _APPROXIMATE.items()
     ),
 )
+
+
+def _written_out(function: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]], ulp: int, bits: Bits) -> Band:
+    with np.errstate(all="ignore"):
+        return within_ulp(function(reals(bits)), ulp)
+
+
+_WORDS = "LLVM AMDGPU backend, written out around {}; the LangRef states no accuracy: OpenCL C's bound is taken, {} ulp"
+#: functions of LLVM that the code generator writes out in several instructions, subnormals kept
+WRITTEN_OUT: dict[str, Model] = {
+    name: Model(
+        f"llvm.{name}.f32",
+        ("f32",),
+        "f32",
+        _WORDS.format(by, ulp),
+        partial(_written_out, function, ulp),
+        "the last bits: first is correctly rounded",
+    )
+    for name, function, by, ulp in (
+        ("exp2", np.exp2, "v_exp_f32", 1),
+        ("log2", np.log2, "v_log_f32", 1),
+        ("exp", np.exp, "v_exp_f32", 3),
+        ("exp10", lambda x: np.power(10.0, x), "v_exp_f32", 3),
+        ("log", np.log, "v_log_f32", 3),
+        ("log10", np.log10, "v_log_f32", 3),
+    )
+}
