@@ -83,6 +83,17 @@ def test_wide_conversions_by_hand() -> None:
     assert first("cvt.rn.tf32.f32", f32(1 + 2**-11, 1 + 3 * 2**-11)) == [0x3F800000, 0x3F804000]
 
 
+def test_float16_to_bfloat16_without_a_rounding_is_open_where_it_rounds() -> None:
+    """1 + 2^-7 is a bfloat16, 1 + 3 x 2^-9 lies between two."""
+    model = nvidia_model("cvt.bf16.f16")
+    assert model is not None
+    answer = model.run(words(0x3C08, 0x3C06, 0x7C00))
+    assert isinstance(answer, Answers)
+    assert [int(c) for c in answer.first] == [0x3F81, 0x3F81, 0x7F80]
+    assert answer.open().tolist() == [False, True, False]
+    assert answer.allows(words(0x3F81, 0x3F80, 0x7F80)).all()
+
+
 def test_scales_by_hand() -> None:
     """ue8m0 is 2^(code - 127); a scale of 3 is between 0x80 and 0x81."""
     a = f32(1.0, 3.0, 2.0**127, 3e38, INF, NAN, 0.0, 2.0**-127, 1.5 * 2.0**-127)
