@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from narrowgauge.devices.emulator.memory import Active, Array, Fault, GlobalMemory, SharedMemory
+from narrowgauge.devices.emulator.memory import Active, Array, Fault, GlobalMemory, LocalMemory, Region, SharedMemory
 
 
 class KernelError(Exception):
@@ -37,6 +37,8 @@ class Program:
     name: str
     instructions: Sequence[Instruction]
     threads: int  #: of a block
+    local: int = 0  #: bytes of memory that each thread has for itself
+    constants: tuple[Region, ...] = ()  #: tables that come with the code
 
 
 class Machine:
@@ -53,6 +55,7 @@ class Machine:
         self.lane = np.arange(self.lanes)
         self.registers: dict[str, Array] = {}
         self.shared = SharedMemory(len(blocks), shared, program.threads, warp)
+        self.local = LocalMemory(self.lanes, program.local)
         self.models: dict[str, bool] = {}  #: models used so far, and whether an answer of theirs was open
         self.choice = "first"  #: which answer of theirs is taken (modelled.choose)
         self.exited = np.zeros(self.lanes, bool)

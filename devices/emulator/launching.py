@@ -79,7 +79,7 @@ def launch(
         held[parameter.name] = ptx.parameter_bytes(parameter, value)
     hidden = _hidden(grid, program.threads)
     held[HIDDEN] = hidden.address.to_bytes(8, "little")
-    memory = GlobalMemory([*regions.values(), hidden])
+    memory = GlobalMemory([*regions.values(), hidden, *program.constants])
     before = [region.data.copy() for region in memory.regions] if len(fronts) > 1 else []
 
     def carry_out(which: Program) -> dict[str, bool]:

@@ -127,6 +127,35 @@ class GlobalMemory:
         return f", byte {address - near.address} of {near.name}"
 
 
+class LocalMemory:
+    """Memory that each thread has for itself, from address 0 on."""
+
+    def __init__(self, lanes: int, size: int) -> None:
+        self.size = size
+        self.bytes = np.zeros((lanes, size), np.uint8)
+        self.written = np.zeros((lanes, size), bool)
+
+    def load(self, lanes: Array, address: Array, width: int) -> Array:
+        """Words of some lanes. Raises ``Fault`` for bytes that nobody wrote."""
+        at = self._at(address, width, "load")
+        if not self.written[lanes[:, None], at].all():
+            raise Fault(f"load of local memory that nobody wrote, of {width} bytes at {int(address[0]):#x}")
+        return np.ascontiguousarray(self.bytes[lanes[:, None], at]).view(UNSIGNED[width])[:, 0]
+
+    def store(self, lanes: Array, address: Array, words: Array) -> None:
+        """Write words of some lanes."""
+        at = self._at(address, words.itemsize, "store")
+        new = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), words.itemsize)
+        self.bytes[lanes[:, None], at], self.written[lanes[:, None], at] = new, True
+
+    def _at(self, address: Array, width: int, verb: str) -> Array:
+        address = address.astype(np.int64)
+        if ((address < 0) | (address > self.size - width)).any():
+            raise Fault(f"out of bounds: {verb} of {width} bytes of local memory; a thread has {self.size} bytes")
+        at: Array = address[:, None] + np.arange(width)
+        return at
+
+
 #: who wrote or read a byte since the last barrier: nobody, a thread (its number + 1), or several
 NOBODY, SEVERAL, ATOMIC = 0, -(1 << 30), -(1 << 29)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator.engine import Instruction, Machine, Program
-from narrowgauge.devices.emulator.memory import Active
+from narrowgauge.devices.emulator.memory import Active, Region
 from narrowgauge.devices.emulator.ptx_opcodes import OPCODES
 from narrowgauge.devices.emulator.ptx_operands import Build, Operand
 
@@ -20,6 +20,8 @@ _PARAMETER = re.compile(r"\.param\s+\.(?P<type>\w+)(?P<rest>[^,]*?)\s(?P<name>[\
 _THREADS = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+)")
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"]*)"(?:[ \t]+"([^"]+)")?', re.M)
 _SHARED = re.compile(r"\.shared\s+(?:\.align\s+\d+\s+)?\.\w+\s+([\w$]+)\s*\[(\d*)\]")
+_LOCAL = re.compile(r"\.local\s+(?:\.align\s+\d+\s+)?\.b8\s+([\w$]+)\s*\[(\d+)\]")
+_TABLE = re.compile(r"\.(?:global|const)\s+\.align\s+\d+\s+\.([busf]\d+)\s+([\w$]+)\[(\d+)\]\s*=\s*\{([^}]*)\}")
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)")
 _LABEL = re.compile(r"^([$\w]+):\s*")
 _GUARD = re.compile(r"^@(!?)([%\w$]+)\s+")
@@ -83,17 +85,33 @@ def parse(text: str) -> tuple[Program, tuple[Parameter, ...]]:
     if threads is None:
         raise NotExecuted(f"{found['name']} has no .reqntid: its threads are not known")
     files = {number: (name or folder).rpartition("/")[2] for number, folder, name in _FILE.findall(text)}
-    symbols = _symbols(text)
+    symbols, local = _symbols(text)
+    constants = tuple(_constants(text))
+    symbols |= {region.name: region.address for region in constants}
     instructions = list(_instructions(found["body"], files, symbols, {p.name for p in parameters}))
-    return Program(found["name"], tuple(instructions), int(threads[1])), parameters
+    return Program(found["name"], tuple(instructions), int(threads[1]), local, constants), parameters
 
 
-def _symbols(text: str) -> dict[str, int]:
-    """Addresses of the variables in shared memory."""
+def _symbols(text: str) -> tuple[dict[str, int], int]:
+    """Addresses of the variables in shared memory, and of one in local memory, with its size."""
     names = _SHARED.findall(text)
     if len(names) > 1 or any(size for _, size in names):
         raise NotExecuted("shared memory of a fixed size, or in several variables")
-    return {name: 0 for name, _ in names}
+    depots = _LOCAL.findall(text)
+    if len(depots) > 1:
+        raise NotExecuted("local memory in several variables")
+    return {name: 0 for name, _ in (*names, *depots)}, int(depots[0][1]) if depots else 0
+
+
+def _constants(text: str) -> Iterator[Region]:
+    """Tables of whole numbers in global memory, which the code reads."""
+    for kind, name, count, numbers in _TABLE.findall(text):
+        held = np.dtype(f"u{int(kind[1:]) // 8}")
+        words = [int(n.rstrip("U"), 0) for n in numbers.replace(" ", "").replace("\n", "").split(",")]
+        if len(words) != int(count):
+            raise NotExecuted(f"table {name} of {count} elements with {len(words)} values")
+        data = np.array([w & (1 << 8 * held.itemsize) - 1 for w in words], held)
+        yield Region(name, data.ctypes.data, data.view(np.uint8))
 
 
 def _statements(body: str) -> Iterator[tuple[str, str, bool]]:
@@ -146,7 +164,7 @@ def _instructions(
         elif declared := _DECLARED.match(statement):
             state.declare(declared[1], declared[2])
         elif statement.startswith("."):
-            if statement.split()[0] not in (".pragma",):
+            if statement.split()[0] not in (".pragma", ".local"):
                 raise NotExecuted(f"directive {statement.split()[0]}")
         else:
             kept.append((statement, _line(loc, files), _split(statement, state, symbols, parameters)))

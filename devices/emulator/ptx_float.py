@@ -98,7 +98,9 @@ def fused(b: Build) -> Effect:
         raise b.refuse()
     if mixed := _mixed(b):
         return b.compute(lambda x, y, z: models.fma(_widen(x), _widen(y), z), "f32", mixed, mixed, "f32")
-    kind = b.type("f32", "f16", "f16x2", "f32x2", "bf16", "bf16x2")
+    kind = b.type("f32", "f64", "f16", "f16x2", "f32x2", "bf16", "bf16x2")
+    if kind == "f64":
+        return b.compute(models.fma64, kind, kind, kind, kind)
     if not kind.startswith("bf16"):
         return _float(b, models.fma, 3, kind)
     return b.compute(_on_bf16(models.fma_bf16, kind), kind, kind, kind, kind)

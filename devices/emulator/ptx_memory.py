@@ -22,7 +22,7 @@ ALL_LANES = 0xFFFFFFFF
 
 def _space(b: Build) -> tuple[str, str, int]:
     """State space, type of a word, and how many words."""
-    space = b.flag("param", "global", "shared", "shared_cta")
+    space = b.flag("param", "global", "shared", "shared_cta", "local")
     while b.flag(*HINTS):
         pass
     count = int((b.flag("v2", "v4", "v8") or "v1")[1:])
@@ -48,8 +48,13 @@ def _address(b: Build, operand: Operand, space: str) -> Reader:
     return (lambda machine: base(machine) + offset) if operand.offset else base
 
 
+def shared_address(b: Build, operand: Operand) -> Reader:
+    """An address in shared memory."""
+    return _address(b, operand, "shared")
+
+
 def load(b: Build) -> Effect:
-    """ld from parameters, global and shared memory."""
+    """ld from parameters, global, shared and local memory."""
     space, kind, count = _space(b)
     if len(b.operands) != 2:
         raise b.refuse()
@@ -71,7 +76,10 @@ def load(b: Build) -> Effect:
         for i, write in enumerate(writes):
             step = here + here.dtype.type(i * width)
             memory = machine.memory
-            words = memory.load(step, width) if space == "global" else machine.shared.load(lanes, step, width)
+            if space == "global":
+                words = memory.load(step, width)
+            else:
+                words = (machine.local if space == "local" else machine.shared).load(lanes, step, width)
             if active is not None:
                 full = np.zeros(machine.lanes, words.dtype)
                 full[at] = words
@@ -82,7 +90,7 @@ def load(b: Build) -> Effect:
 
 
 def store(b: Build) -> Effect:
-    """st to global and shared memory."""
+    """st to global, shared and local memory."""
     space, kind, count = _space(b)
     if space == "param" or len(b.operands) != 2:
         raise b.refuse()
@@ -99,7 +107,7 @@ def store(b: Build) -> Effect:
             if space == "global":
                 machine.memory.store(step, words)
             else:
-                machine.shared.store(lanes, step, words)
+                (machine.local if space == "local" else machine.shared).store(lanes, step, words)
 
     return effect
 
@@ -107,7 +115,7 @@ def store(b: Build) -> Effect:
 def _lanes(machine: Machine, address: Array, active: Active, space: str) -> tuple[Array, Array, Array]:
     """The active lanes, and their addresses. One address for all lanes of global memory stays one."""
     if active is None:
-        wide = machine.wide(address) if space == "shared" else address
+        wide = address if space == "global" else machine.wide(address)
         return machine.lane, machine.lane, wide
     at = np.flatnonzero(active)
     return at, at, machine.wide(address)[at]
@@ -171,9 +179,9 @@ def _changed(machine: Machine, space: str, lanes: Array, here: Array, name: str,
 
 
 def generic(b: Build) -> Effect:
-    """cvta to and from global memory, which is where generic addresses point to here."""
+    """cvta to and from global memory, which is where generic addresses point to here; local ones stay what they are."""
     b.flag("to")
-    if not b.flag("global"):
+    if not b.flag("global", "local"):
         raise b.refuse()
     b.type("u64")
     return b.compute(lambda x: x, "u64", "u64")
@@ -237,6 +245,42 @@ def shuffle(b: Build) -> Effect:
     return effect
 
 
+def warp_barrier(b: Build) -> Effect:
+    """bar.warp.sync: accesses of a warp to shared memory are in order from here on."""
+    if b.modifiers != ["warp", "sync"] or len(b.operands) != 1:
+        raise b.refuse()
+    b.modifiers.clear()
+    check = _mask(b, 0)
+
+    def effect(machine: Machine, active: Active) -> None:
+        check(machine, active)
+        machine.shared.warp_barrier(machine.lane if active is None else np.flatnonzero(active))
+
+    return effect
+
+
+def vote(b: Build) -> Effect:
+    """vote.sync: all, any, uni of a predicate over a warp, or a bit for each lane."""
+    if not b.flag("sync"):
+        raise b.refuse()
+    how = b.flag("all", "any", "uni", "ballot")
+    b.type("b32" if how == "ballot" else "pred")
+    if not how or len(b.operands) != 3:
+        raise b.refuse()
+    check, said = _mask(b, 2), b.reader(1, "pred")
+    write = b.writer(0, "b32" if how == "ballot" else "pred")
+
+    def effect(machine: Machine, active: Active) -> None:
+        check(machine, active)
+        votes = machine.wide(said(machine)).reshape(-1, machine.warp)
+        every, some = votes.all(axis=1), votes.any(axis=1)
+        bits = (votes * (np.uint64(1) << np.arange(machine.warp, dtype=np.uint64))).sum(axis=1).astype(np.uint32)
+        found = {"all": every, "any": some, "uni": every | ~some, "ballot": bits}[how]
+        write(machine, np.repeat(found, machine.warp), active)
+
+    return effect
+
+
 _REDUCE: dict[str, np.ufunc] = {
     "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor,
@@ -285,5 +329,7 @@ OPCODES: dict[str, Builder] = {
     "shfl": shuffle,
     "redux": reduce,
     "atom": atomic,
+    "bar": warp_barrier,
+    "vote": vote,
     "red": atomic,
 }

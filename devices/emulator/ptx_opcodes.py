@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.devices.emulator import ptx_convert, ptx_float, ptx_integer, ptx_memory
+from narrowgauge.devices.emulator import ptx_convert, ptx_float, ptx_integer, ptx_matrix, ptx_memory
 from narrowgauge.devices.emulator.ptx_operands import Builder
 
 OPCODES: dict[str, Builder] = {
@@ -10,4 +10,5 @@ OPCODES: dict[str, Builder] = {
     **ptx_float.OPCODES,
     **ptx_convert.OPCODES,
     **ptx_memory.OPCODES,
+    **ptx_matrix.OPCODES,
 }
