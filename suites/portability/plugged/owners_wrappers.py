@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,6 +160,16 @@ def does_not_fit(x, format):
 # --- torch -----------------------------------------------------------------------------------------------------------
 
 
+def told_by_cuobjdump(cubin: bytes) -> int:
+    """Registers of a kernel by NVIDIA's own tool, which comes with Triton."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(re.findall(r"REG:(\d+)", said)[0])
+
+
 @kernel(CAST, ["float8_e4m3fn"], backend="triton")
 def asks_torch(x, format):
     """What wrappers ask before they launch. A False here would mean a fallback, and nothing of the GPU's code."""
@@ -194,6 +207,8 @@ def asks_torch(x, format):
     launch = scaled[(triton.cdiv(x.numel(), 256),)]
     compiled = launch(x, o, 1.0, x.numel(), 1.0, False, 256)
     assert 0 < compiled.n_regs < 256
+    if target.backend == "cuda":
+        assert compiled.n_regs == told_by_cuobjdump(compiled.asm["cubin"])
     assert triton.testing.do_bench(lambda: launch(x, o, 1.0, x.numel(), 1.0, False, 256)) > 0
     torch.cuda.synchronize()
     return o
