@@ -107,11 +107,19 @@ def _constants(text: str) -> Iterator[Region]:
     """Tables of whole numbers in global memory, which the code reads."""
     for kind, name, count, numbers in _TABLE.findall(text):
         held = np.dtype(f"u{int(kind[1:]) // 8}")
-        words = [int(n.rstrip("U"), 0) for n in numbers.replace(" ", "").replace("\n", "").split(",")]
-        if len(words) != int(count):
-            raise NotExecuted(f"table {name} of {count} elements with {len(words)} values")
-        data = np.array([w & (1 << 8 * held.itemsize) - 1 for w in words], held)
+        words = [_word(n.strip()) for n in numbers.split(",") if n.strip()]
+        data = np.zeros(int(count), held)  # what is not said is zero
+        data[: len(words)] = [w & (1 << 8 * held.itemsize) - 1 for w in words]
         yield Region(name, data.ctypes.data, data.view(np.uint8))
+
+
+def _word(text: str) -> int:
+    """A whole number, or the pattern of a float."""
+    if re.fullmatch(r"0[fFdD][0-9A-Fa-f]+", text):
+        return int(text[2:], 16)
+    if not re.fullmatch(r"-?(0[xX][0-9A-Fa-f]+|\d+)U?", text):
+        raise NotExecuted(f"'{text}' in a table")
+    return int(text.rstrip("U"), 0)
 
 
 def _statements(body: str) -> Iterator[tuple[str, str, bool]]:

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(casts, "COUNT", 1000)
     monkeypatch.setattr(emulator, "COUNT", 1000)
+    monkeypatch.setattr(emulator, "KERNELS", ())
 
 
 def test_ratio_is_theirs_by_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,10 +27,7 @@ def test_ratio_is_theirs_by_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (measured.ratio, measured.rate) == (5.0, 20.0)
 
 
-def test_every_narrow_format_is_measured_three_ways(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(emulator, "KERNELS", ())
+def test_every_narrow_format_is_measured_three_ways(capsys: pytest.CaptureFixture[str]) -> None:
     data = as_json(["bench", "--rounds", "1"], capsys)
     names = {m["name"] for m in data}
     assert {"float32 to float8_e4m3fn", "bfloat16 to float4_e2m1fn", "float8_e5m2fnuz to float32"} <= names
@@ -45,17 +43,19 @@ def test_below_the_goal_is_said_and_no_failure(
 
 
 @pytest.mark.skipif(not discovery.has_triton(), reason="triton is not installed: nothing compiles for a target")
-def test_the_emulator_is_measured_against_the_interpreter(capsys: pytest.CaptureFixture[str]) -> None:
-    (data,) = as_json(
-        ["bench", "--rounds", "1", "-k", "every bfloat16 to float8_e4m3fnuz, triton_native_fnuz on gfx942"], capsys
-    )
+def test_the_emulator_is_measured_against_the_interpreter(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulator, "KERNELS", (("triton_native_fnuz", "float8_e4m3fnuz", ("gfx942",)),))
+    (data,) = as_json(["bench", "--rounds", "1", "-k", "every bfloat16"], capsys)
+    assert data["name"] == "every bfloat16 to float8_e4m3fnuz, triton_native_fnuz on gfx942"
     assert (data["peer"], data["goal"]) == ("Triton's interpreter", 1.0)
     assert min(data["ratio"], data["rate"]) > 0
 
 
 def test_the_smoke_leg_is_one_number(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulator, "smoke", lambda: 12.4)
-    assert said(["bench", "--smoke"], capsys) == "emulated cells of a default run, two workers: 12 s (goal: 90)\n"
+    assert said(["bench", "--smoke"], capsys).strip() == "emulated cells of a default run, two workers: 12 s (goal: 90)"
     assert as_json(["bench", "--smoke"], capsys)["seconds"] == 12.4
 
 

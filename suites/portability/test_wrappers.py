@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from narrowgauge.ci.ledger import Row
+from narrowgauge.ci.ledger import Ledger, Row
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.outcome import CHOICES
+from narrowgauge.contracts.verdict import Result
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
+from narrowgauge.plugin.porting import port_verdict
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.suites.judging import Judged, run_cell
 from narrowgauge.suites.planning import Planned
@@ -138,3 +142,38 @@ def test_what_only_a_gpu_has_is_not_executed(h100: Device, name: str, reason: st
 def test_the_owners_own_mistake_is_none_of_that(h100: Device) -> None:
     row = judged(h100, "fails_by_itself").row
     assert (row.result, row.outcome) == ("failed", "raised")
+
+
+# --- the porting question --------------------------------------------------------------------------------------------
+
+
+def test_the_code_of_mi300_is_run_and_verified_without_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "narrowgauge", "test", "-m", "fnuz", "--kernels", WRAPPERS, "-k", "port-"]
+    done = subprocess.run(
+        [*command, "--device=emulated:gfx942", "--require-verified"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "porting to FNUZ: READY: 1 of 1 paths verified" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("results", "text"),
+    [
+        ({"passed": ""}, "READY: 1 of 1 paths verified"),
+        ({"passed": "", "not_executed": "opcode X"}, "not executed for gfx942 (opcode X)"),
+        ({"passed": "", "disputed": ""}, "executed for gfx942, and disputed"),
+        ({"passed": "", "waived": ""}, "executed for gfx942, and waived"),
+        ({"passed": "", "failed": ""}, "NOT READY: port failed"),
+    ],
+)
+def test_what_the_answer_says_of_each_result(results: dict[Result, str], text: str) -> None:
+    rows = [
+        Row(
+            id=result, operation="cast", rule="r", source="float32", format="float8_e4m3fnuz", case=result,
+            kernel="port", owner="o", own=False, target="emulated-gfx942", device="emulated:gfx942", how="emulated",
+            backend="triton", result=result, reason=reason,
+        )
+        for result, reason in results.items()
+    ]  # fmt: skip
+    assert text in port_verdict(Ledger([], rows, {}, {}, "")).text

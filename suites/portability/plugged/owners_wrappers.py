@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,6 +71,21 @@ def a_b_a(x, format):
     codes_of(x, 2.0, 1.0, False)
     copy[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), 256)
     return codes_of(y, 1.0, 1.0, False)
+
+
+@triton.jit
+def to_fnuz(x, o, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    y = tl.load(x + i, i < n, other=0.0)
+    y = tl.where(y != y, y, tl.clamp(y, -240.0, 240.0))
+    tl.store(o + i, y.to(tl.float8e4b8).to(tl.uint8, bitcast=True), i < n)
+
+
+@kernel(Cast("fnuz_saturate"), ["float8_e4m3fnuz"], backend="triton")
+def port(x, format):
+    o = torch.empty(x.shape, dtype=torch.uint8, device="cuda")
+    to_fnuz[(triton.cdiv(x.numel(), 256),)](x, o, x.numel(), 256)
+    return o
 
 
 # --- tuning ----------------------------------------------------------------------------------------------------------
@@ -142,6 +160,16 @@ def does_not_fit(x, format):
 # --- torch -----------------------------------------------------------------------------------------------------------
 
 
+def told_by_cuobjdump(cubin: bytes) -> int:
+    """Registers of a kernel by NVIDIA's own tool, which comes with Triton."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(re.findall(r"REG:(\d+)", said)[0])
+
+
 @kernel(CAST, ["float8_e4m3fn"], backend="triton")
 def asks_torch(x, format):
     """What wrappers ask before they launch. A False here would mean a fallback, and nothing of the GPU's code."""
@@ -179,6 +207,8 @@ def asks_torch(x, format):
     launch = scaled[(triton.cdiv(x.numel(), 256),)]
     compiled = launch(x, o, 1.0, x.numel(), 1.0, False, 256)
     assert 0 < compiled.n_regs < 256
+    if target.backend == "cuda":
+        assert compiled.n_regs == told_by_cuobjdump(compiled.asm["cubin"])
     assert triton.testing.do_bench(lambda: launch(x, o, 1.0, x.numel(), 1.0, False, 256)) > 0
     torch.cuda.synchronize()
     return o
