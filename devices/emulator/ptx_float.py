@@ -166,6 +166,15 @@ def sign_bit(function: Callable[[Array, Array], Array], integers: Builder) -> Bu
     return build
 
 
+def copy_sign(b: Build) -> Effect:
+    """copysign d, a, b: the sign of a, the magnitude of b."""
+    kind = b.type("f32", "f64")
+    whole = np.dtype(f"u{TYPES[kind].itemsize}")
+    top = whole.type(1 << 8 * whole.itemsize - 1)
+    unsigned = f"u{8 * whole.itemsize}"
+    return b.compute(lambda x, y: x & top | y & ~top, unsigned, unsigned, unsigned)
+
+
 def divide(b: Build) -> Effect:
     """div.rn; div.full and div.approx by their models; of integers."""
     if not any(name in FLOATS for name in b.modifiers):
@@ -271,6 +280,7 @@ OPCODES: dict[str, Builder] = {
     "max": extreme(smallest=False),
     "abs": sign_bit(lambda x, mask: x & ~mask, one(np.abs)),
     "neg": sign_bit(lambda x, mask: x ^ mask, one(np.negative)),
+    "copysign": copy_sign,
     "div": divide,
     "rcp": unary(models.reciprocal),
     "sqrt": unary(models.root),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from narrowgauge.devices.emulator import ptx_convert, ptx_float, ptx_integer, ptx_matrix, ptx_memory
+from narrowgauge.devices.emulator import ptx_carry, ptx_convert, ptx_float, ptx_integer, ptx_matrix, ptx_memory
 from narrowgauge.devices.emulator.ptx_operands import Builder
 
-OPCODES: dict[str, Builder] = {
+_PLAIN: dict[str, Builder] = {
     **ptx_integer.OPCODES,
     **ptx_float.OPCODES,
     **ptx_convert.OPCODES,
     **ptx_memory.OPCODES,
     **ptx_matrix.OPCODES,
+    **ptx_carry.OPCODES,
 }
+OPCODES: dict[str, Builder] = _PLAIN | {name: ptx_carry.or_carrying(_PLAIN[name]) for name in ("add", "sub", "mad")}
