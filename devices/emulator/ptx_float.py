@@ -63,8 +63,8 @@ def arithmetic(integers: Builder, function: Function, operands: int = 2, rounded
     def build(b: Build) -> Effect:
         if not any(name in FLOATS for name in b.modifiers):
             return integers(b)
-        if rounded:
-            b.flag("rn")
+        if rounded and not b.flag("rn") and (how := b.flag("rz", "rm", "rp")):
+            return _directed(b, how)
         if mixed := _mixed(b):
             if len(b.operands) != 3 or b.base not in ("add", "sub"):
                 raise b.refuse()
@@ -72,6 +72,14 @@ def arithmetic(integers: Builder, function: Function, operands: int = 2, rounded
         return _float(b, function, operands, b.type(*FLOATS))
 
     return build
+
+
+def _directed(b: Build, how: str) -> Effect:
+    """add, sub and mul of float32 with a directed rounding."""
+    if b.base == "mul":
+        return _float(b, models.product_directed(how), 2, b.type("f32"))
+    total = models.sum_directed(how)
+    return _float(b, total if b.base == "add" else lambda x, y: total(x, -y), 2, b.type("f32"))
 
 
 def _ieee(function: Callable[[Array, Array], Array]) -> Function:

@@ -79,6 +79,41 @@ def _sum_to_odd(x: Array, y: Array) -> Array:
     return np.where(adjust, bits + np.where(away, 1, -1), bits).view(np.float64)
 
 
+def directed(exact: Array, how: str) -> Array:
+    """float64 to float32 toward zero (rz), down (rm) or up (rp). ``exact`` may have been rounded to odd before."""
+    nearest = exact.astype(np.float32)
+    back = nearest.astype(np.float64)
+    over = {"rz": np.abs(back) > np.abs(exact), "rm": back > exact, "rp": back < exact}[how]
+    toward = {"rz": np.float32(0), "rm": np.float32(-np.inf), "rp": np.float32(np.inf)}[how]
+    found: Array = np.where(over, np.nextafter(nearest, toward), nearest)
+    return canonical(_signed_zero(found, exact))
+
+
+def _signed_zero(found: Array, exact: Array) -> Array:
+    """A result that became 0 keeps the sign of what it was."""
+    zero = np.where(np.signbit(exact), np.float32(-0.0), np.float32(0))
+    return np.where((found == 0) & (exact != 0), zero, found)
+
+
+def sum_directed(how: str) -> Callable[[Array, Array], Array]:
+    """``a + b`` of float32. An exact sum of zero is -0 when rounding down (IEEE 754, 6.3), unless both are +0."""
+
+    def compute(a: Array, b: Array) -> Array:
+        exact = _sum_to_odd(a.astype(np.float64), b.astype(np.float64))
+        found = directed(exact, how)
+        if how == "rm":
+            cancelled = (exact == 0) & (np.signbit(a) | np.signbit(b))
+            found = np.where(cancelled, np.float32(-0.0), found)
+        return found
+
+    return compute
+
+
+def product_directed(how: str) -> Callable[[Array, Array], Array]:
+    """``a * b`` of float32."""
+    return lambda a, b: directed(a.astype(np.float64) * b.astype(np.float64), how)
+
+
 def minimum(a: Array, b: Array) -> Array:
     """min: the other where one is NaN; -0 is below +0."""
     return canonical(np.where(_below(a, b) | np.isnan(b), a, b))
