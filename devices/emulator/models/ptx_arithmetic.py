@@ -63,7 +63,7 @@ def _fma64(a: float, b: float, c: float, plain: float) -> float:
     try:
         return exact.numerator / exact.denominator  # Python rounds this once, subnormals too
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def _sum_to_odd(x: Array, y: Array) -> Array:
