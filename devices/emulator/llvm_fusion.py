@@ -25,9 +25,13 @@ _DUAL = re.compile(r"\bv_dual_(?:add|sub|subrev)_(f32)(?:_|\b)")
 THROUGH = ("fneg", "extractelement", "insertelement", "shufflevector", "fpext", "bitcast", "select", "fptrunc")
 #: targets that multiply and add two float32 at once
 PACKED = ("gfx90a", "gfx942", "gfx950", "gfx1250")
-#: functions that the code generator writes out, and how many additions that takes; of others it is not known
-EXPANDED = {"llvm.exp2.f32": 1, "llvm.log2.f32": 1, "llvm.sqrt.f32": 0}
+#: functions of float32 that the code generator writes out, and how many additions that takes; of others unknown
+EXPANDED = {
+    "llvm.exp2.f32": 1, "llvm.log2.f32": 1, "llvm.exp.f32": 2, "llvm.log.f32": 2, "llvm.log10.f32": 2,
+    "llvm.sqrt.f32": 0,
+}  # fmt: skip
 UNKNOWN = ("llvm.exp", "llvm.log", "llvm.pow", "llvm.sin", "llvm.cos", "llvm.sqrt", "llvm.frem")
+_TWO = {"half": 0x4000, "float": 0x40000000, "double": 0x4000000000000000, "bfloat": 0x4000}
 _KINDS = {"half": "f16", "float": "f32", "double": "f64", "bfloat": "bf16"}
 
 
@@ -61,6 +65,14 @@ class Products:
     near: dict[str, str] = field(default_factory=dict)  #: what a product went through, and its block
     candidates: int = 0  #: sums of a product, or of what one went through
     countable: bool = True  #: whether all other additions are known
+
+    def multiplied(self, name: str, product: Product) -> None:
+        """Note a product. One with 2.0 becomes a sum of two equal ones, which is exact and never fused."""
+        kind = product.second[0].kind
+        if all(part.constant == _TWO.get(kind) for part in product.second):
+            self.separate[_KINDS[kind]] += len(product.second)
+        else:
+            self.known[name] = product
 
     def sum(self, opcode: str, block: str, names: tuple[str, str], values: tuple[Value, Value]) -> Fused | None:
         """What becomes of fadd or fsub of two operands: a fused operation, or None."""

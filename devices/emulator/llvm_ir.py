@@ -211,7 +211,7 @@ def _contraction(build: Build, block: str, body: _Body) -> Effect | None:
         values.append(ahead.tokens.value(kinds))
         ahead.tokens.accept(",")
     if build.opcode == "fmul":
-        body.products.known[build.name] = Product(values[0], values[1], False, block)
+        body.products.multiplied(build.name, Product(values[0], values[1], False, block))
         return None
     fused = body.products.sum(build.opcode, block, (names[0], names[1]), (values[0], values[1]))
     if fused is None or not body.fusion:
