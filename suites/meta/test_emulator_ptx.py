@@ -379,9 +379,8 @@ def test_atomics_give_what_was_there() -> None:
     [
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %r1, %r2, %r3, %r4;", "opcode mma.sync"),
         ("add.sat.s32 %r1, %r2, %r3;", "opcode add.sat.s32"),
-        ("add.rz.f32 %r1, %r2, %r3;", "opcode add.rz.f32"),
+        ("fma.rz.f32 %r1, %r2, %r3, %r4;", "opcode fma.rz.f32"),
         ("cvt.rni.tf32.f32 %r1, %r2;", "opcode cvt.rni.tf32.f32"),
-        ("ld.local.b32 %r1, [%r2];", "opcode ld.local.b32"),
         ("fma.rm.f32 %r1, %r2, %r3, %r4;", "opcode fma.rm.f32"),
     ],
 )
