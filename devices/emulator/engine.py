@@ -11,7 +11,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from narrowgauge.devices.emulator.memory import Active, Array, Fault, GlobalMemory, LocalMemory, Region, SharedMemory
+from narrowgauge.devices.emulator.memory import (
+    Active,
+    Array,
+    Copies,
+    Fault,
+    GlobalMemory,
+    LocalMemory,
+    Region,
+    SharedMemory,
+)
 
 
 class KernelError(Exception):
@@ -55,6 +64,7 @@ class Machine:
         self.lane = np.arange(self.lanes)
         self.registers: dict[str, Array] = {}
         self.shared = SharedMemory(len(blocks), shared, program.threads, warp)
+        self.copies = Copies(self.shared, self.lanes)
         self.local = LocalMemory(self.lanes, program.local)
         self.models: dict[str, bool] = {}  #: models used so far, and whether an answer of theirs was open
         self.choice = "first"  #: which answer of theirs is taken (modelled.choose)

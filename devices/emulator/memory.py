@@ -60,7 +60,7 @@ class GlobalMemory:
     def __init__(self, regions: Sequence[Region]) -> None:
         self.regions = regions
 
-    def load(self, address: Array, width: int) -> Array:
+    def load(self, address: Array, width: int, lanes: Array | None = None) -> Array:
         """Words at byte addresses [n] uint64. Raises ``Fault`` outside of every tensor."""
         words = np.zeros(address.shape, UNSIGNED[width])
         for region, chosen, index in self._places(address, width, "load"):
@@ -70,7 +70,7 @@ class GlobalMemory:
             words[chosen] = found
         return words
 
-    def store(self, address: Array, words: Array) -> None:
+    def store(self, address: Array, words: Array, lanes: Array | None = None) -> None:
         """Write words. Raises ``Fault`` outside of every tensor, and where two threads write different words."""
         for region, chosen, index in self._places(address, words.itemsize, "store"):
             wanted = words if chosen is None else words[chosen]
@@ -156,6 +156,36 @@ class LocalMemory:
         return at
 
 
+class Copies:
+    """Asynchronous copies to shared memory, in groups of each lane."""
+
+    def __init__(self, shared: SharedMemory, lanes: int) -> None:
+        self.shared = shared
+        self.groups = np.zeros(lanes, np.int64)  #: groups that a lane has closed
+        self.pending: list[tuple[Array, Array, Array, int]] = []  #: lanes, their groups, addresses, bytes
+
+    def start(self, lanes: Array, address: Array, words: Array) -> None:
+        """Words on their way to shared memory."""
+        self.shared.store(lanes, address, words)
+        self.shared.expect(lanes, address, words.itemsize, coming=True)
+        self.pending.append((lanes, self.groups[lanes], address, words.itemsize))
+
+    def commit(self, lanes: Array) -> None:
+        """Close a group of each of these lanes."""
+        self.groups[lanes] += 1
+
+    def wait(self, lanes: Array, left: int) -> None:
+        """These lanes' copies are there, all but those of their last ``left`` groups; -1: what is in no group, too."""
+        waits = np.zeros(len(self.groups), bool)
+        waits[lanes] = True
+        pending, self.pending = self.pending, []
+        for of, group, address, width in pending:
+            there = waits[of] & (group < self.groups[of] - left)
+            self.shared.expect(of[there], address[there], width, coming=False)
+            if not there.all():
+                self.pending.append((of[~there], group[~there], address[~there], width))
+
+
 #: who wrote or read a byte since the last barrier: nobody, a thread (its number + 1), or several
 NOBODY, SEVERAL, ATOMIC = 0, -(1 << 30), -(1 << 29)
 
@@ -172,12 +202,14 @@ class SharedMemory:
         self.written = np.zeros(blocks * size, bool)
         self.writer = np.zeros(blocks * size, np.int32)
         self.reader = np.zeros(blocks * size, np.int32)
+        self.coming = np.zeros(blocks * size, bool)  #: bytes of copies that nobody has waited for
 
     def load(self, lanes: Array, address: Array, width: int) -> Array:
         """Words at byte addresses of each lane's block. Raises ``Fault`` for bytes nobody wrote, and for races."""
         at = self._at(lanes, address, width, "load")
         if not self.written[at].all():
             raise Fault(f"load of shared memory that nobody wrote, at {self._first(address, ~self.written[at])}")
+        self._arrived(address, at, "read")
         me = self._me(lanes)
         writer = self.writer[at]
         foreign = (writer != NOBODY) & (writer != me) & (writer != self._warp_mark(me))
@@ -194,6 +226,7 @@ class SharedMemory:
     def store(self, lanes: Array, address: Array, words: Array) -> None:
         """Write words of each lane's block. Raises ``Fault`` for races."""
         at = self._at(lanes, address, words.itemsize, "store")
+        self._arrived(address, at, "written")
         new = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), words.itemsize)
         me = np.broadcast_to(self._me(lanes), at.shape)
         changes = ~self.written[at] | (self.bytes[at] != new)
@@ -215,6 +248,20 @@ class SharedMemory:
         self.writer[at] = me
         shared = self.writer[at] != me  # several threads wrote the same value: each may read it, its warp too
         self.writer[at[shared]] = self._warp_mark(me)[shared]
+
+    def expect(self, lanes: Array, address: Array, width: int, coming: bool) -> None:
+        """Bytes of an asynchronous copy: on their way, or there, as if the lane had written them now."""
+        at = self._at(lanes, address, width, "copy")
+        self.coming[at] = coming
+        if not coming:
+            self.writer[at] = self._me(lanes)
+
+    def _arrived(self, address: Array, at: Array, verb: str) -> None:
+        if self.coming.any() and (wrong := self.coming[at]).any():
+            raise Fault(
+                f"race: shared memory at {self._first(address, wrong)} is {verb} before the asynchronous copy to it "
+                "was waited for"
+            )
 
     def atomic(self, lanes: Array, address: Array, words: Array, change: Change) -> Array:
         """As in global memory. Atomic accesses race with those that are not."""
