@@ -43,7 +43,7 @@ def _started(b: Build) -> Effect:
     if not (b.flag("shared", "shared_cta") and b.flag("global")) or len(operands) not in (3, 4):
         raise b.refuse()
     size = operands[2].value
-    if size not in ((4, 8, 16) if cache == "ca" else (16,)):
+    if size is None or size not in ((4, 8, 16) if cache == "ca" else (16,)):
         raise b.refuse()
     to, source = memory_address(b, operands[0], "shared"), memory_address(b, operands[1], "global")
     given = b.read(operands[3], "u32") if len(operands) == 4 else None  # the rest of the bytes is zero

@@ -73,7 +73,7 @@ def _compared(held: Array, compare: Array, new: Array) -> Array:
 def _changing(name: str, kind: str) -> Callable[..., Array]:
     """The operation on words of a type."""
     if name in ("min", "max") and "f16" in kind:
-        function = ptx_arithmetic.minimum if name == "min" else ptx_arithmetic.maximum
+        function: Callable[[Array, Array], Array] = ptx_arithmetic.minimum if name == "min" else ptx_arithmetic.maximum
     else:
         function = _OPERATIONS[name]
     part = TYPES[kind.removesuffix("x2")]
@@ -101,7 +101,7 @@ def _carry_out(
         if space == "shared":
             found[turn] = machine.shared.atomic(lanes[turn], here[turn], words[turn], now)
         else:
-            found[turn] = machine.memory.atomic(here[turn], words[turn], now)
+            found[turn] = machine.memory.atomic(here[turn], words[turn], now, lanes[turn])
     return found
 
 

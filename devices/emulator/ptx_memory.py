@@ -15,6 +15,8 @@ HINTS = (
     "L1_no_allocate", "L1_evict_unchanged", "L2_64B", "L2_128B", "L2_256B",
     "L2_evict_last", "L2_evict_first", "L2_evict_normal",
 )  # fmt: skip
+#: with these, an access is how threads of several blocks get in step
+IN_ORDER = frozenset(("volatile", "relaxed", "acquire", "release"))
 WORDS = (*(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "f16", "bf16")
 POLICY = "L2_cache_hint"  #: the last operand is a policy, which changes no value
 
@@ -51,6 +53,7 @@ def memory_address(b: Build, operand: Operand, space: str) -> Reader:
 
 def load(b: Build) -> Effect:
     """ld from parameters, global, shared and local memory."""
+    in_order = bool(IN_ORDER.intersection(b.modifiers))
     space, kind, count = _space(b)
     if len(b.operands) != (3 if b.flag(POLICY) else 2):
         raise b.refuse()
@@ -69,11 +72,12 @@ def load(b: Build) -> Effect:
 
     def effect(machine: Machine, active: Active) -> None:
         at, lanes, here = _lanes(machine, address(machine), active, space)
+        who = _in_step(machine, lanes) if in_order else lanes
         for i, write in enumerate(writes):
             step = here + here.dtype.type(i * width)
             memory = machine.memory
             if space == "global":
-                words = memory.load(step, width, lanes)
+                words = memory.load(step, width, who)
             else:
                 words = (machine.local if space == "local" else machine.shared).load(lanes, step, width)
             if active is not None:
@@ -87,6 +91,7 @@ def load(b: Build) -> Effect:
 
 def store(b: Build) -> Effect:
     """st to global, shared and local memory."""
+    in_order = bool(IN_ORDER.intersection(b.modifiers))
     space, kind, count = _space(b)
     if space == "param" or len(b.operands) != (3 if b.flag(POLICY) else 2):
         raise b.refuse()
@@ -96,16 +101,22 @@ def store(b: Build) -> Effect:
 
     def effect(machine: Machine, active: Active) -> None:
         at, lanes, here = _lanes(machine, machine.wide(address(machine)), active, space)
+        who = _in_step(machine, lanes) if in_order else lanes
         for i, read in enumerate(reads):
             words = machine.wide(read(machine))
             words = words if active is None else words[at]
             step = here + here.dtype.type(i * width)
             if space == "global":
-                machine.memory.store(step, words, lanes)
+                machine.memory.store(step, words, who)
             else:
                 (machine.local if space == "local" else machine.shared).store(lanes, step, words)
 
     return effect
+
+
+def _in_step(machine: Machine, lanes: Array) -> None:
+    """Accesses by which blocks keep in step with others race with nothing."""
+    machine.memory.accesses.in_step(lanes)
 
 
 def _lanes(machine: Machine, address: Array, active: Active, space: str) -> tuple[Array, Array, Array]:
