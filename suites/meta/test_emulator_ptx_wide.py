@@ -67,7 +67,7 @@ def test_directed_rounding(opcode: str, how: str) -> None:
         ("add.rm.f32", f(1), f(-1), 0x80000000),  # IEEE 754, 6.3: an exact sum of zero is -0 when rounding down
         ("add.rm.f32", 0, 0, 0),
         ("add.rz.f32", f(1), f(-1), 0),
-        ("mul.rz.f32", f(3e38), f(2), f(np.finfo(np.float32).max)),
+        ("mul.rz.f32", f(3e38), f(2), f(float(np.finfo(np.float32).max))),
         ("mul.rp.f32", f(3e38), f(2), INF),
         ("mul.rp.f32", f(-1e-30), f(1e-30), 0x80000000),
         ("add.rz.f32", INF, f(-math.inf), CANONICAL),
