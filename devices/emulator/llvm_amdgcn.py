@@ -10,8 +10,7 @@ import numpy as np
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator.engine import Machine
-from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, nothing
-from narrowgauge.devices.emulator.llvm_float import fp16_ovfl
+from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, fp16_ovfl, nothing
 from narrowgauge.devices.emulator.llvm_integer import ones as _ones
 from narrowgauge.devices.emulator.llvm_text import HELD, Part, Value, bits
 from narrowgauge.devices.emulator.memory import Active, Array
@@ -102,6 +101,11 @@ def _pull(machine: Machine, active: Array, arguments: list[Part]) -> Array:
 
 def _push(machine: Machine, active: Array, arguments: list[Part]) -> Array:
     return lanes.ds_permute(_waves(machine, arguments[0]), _waves(machine, arguments[1]), active)
+
+
+def _put(machine: Machine, active: Array, arguments: list[Part]) -> Array:
+    value, lane = (lanes.readfirstlane(_waves(machine, part), active) for part in arguments[:2])
+    return lanes.writelane(_waves(machine, arguments[2]), value, lane.astype(np.int64))
 
 
 def _wave(b: Build) -> int:
@@ -295,20 +299,61 @@ def scaled_pack8(kind: str, to: str) -> Builder:
 
     def build(b: Build) -> Effect:
         run, eight, scale = _model(b, f"v_cvt_scalef32_pk8_{to}_f32"), b.arguments[0], b.scalar(1)
-        if len(eight) != 8 or b.kinds != ("i32", "i32"):
+        if len(eight) != 8 or b.kinds != (("i32",) if to == "fp4" else ("i32", "i32")):
             raise b.refuse()
         names = b.registers(b.kinds)
 
         def effect(machine: Machine, active: Active) -> None:
             given = [amd.as_binary32(part.read(machine).astype(np.uint32), kind) for part in eight]
             *values, by = np.broadcast_arrays(*given, scale.read(machine))
-            found = run(machine, active, *values, scale=by, ovfl=fp16_ovfl(machine))
-            for name, answer in zip(names, found, strict=True):
+            mode = {} if to == "fp4" else {"ovfl": fp16_ovfl(machine)}
+            for name, answer in zip(names, run(machine, active, *values, scale=by, **mode), strict=True):
                 machine.write(name, answer, active)
 
         return effect
 
     return build
+
+
+def scaled_unpack8(kind: str, source: str) -> Builder:
+    """llvm.amdgcn.cvt.scale.pk8.f32.fp8(eight codes, scale, select): which byte of which lane's scale is selected is
+    not public, so the scale has to be one constant byte, selected by 0."""
+
+    def build(b: Build) -> Effect:
+        run, words, scale = _model(b, f"v_cvt_scale_pk8_{kind}_{source}"), b.arguments[0], b.number(1)
+        if b.number(2) or scale > 0xFF or len(b.kinds) != 8:
+            raise b.refuse()
+        names = b.registers(b.kinds)
+
+        def effect(machine: Machine, active: Active) -> None:
+            given = np.broadcast_arrays(*(part.read(machine) for part in words))
+            found = run(machine, active, *given, scale=scale)
+            for name, to, answer in zip(names, b.kinds, found, strict=True):
+                machine.write(name, answer.astype(HELD[to]), active)
+
+        return effect
+
+    return build
+
+
+def permute_bytes(b: Build) -> Effect:
+    """llvm.amdgcn.perm (V_PERM_B32): each byte of the selector names a byte of the second source (0 to 3), of the first
+    (4 to 7), the sign of a half (8 to 11), 0x00 (12) or 0xff (above)."""
+
+    def apply(first: Array, second: Array, selector: Array) -> Array:
+        both = first.astype(np.uint64) << np.uint64(32) | second.astype(np.uint64)
+        whole = np.zeros(1, np.uint32)
+        for place in range(4):
+            select = (selector >> np.uint32(8 * place) & np.uint32(0xFF)).astype(np.uint64)
+            byte = both >> (np.minimum(select, np.uint64(7)) * np.uint64(8)) & np.uint64(0xFF)
+            sign = both >> (np.clip(select.astype(np.int64) - 8, 0, 3) * 16 + 15).astype(np.uint64) & np.uint64(1)
+            byte = np.select(
+                [select < 8, select < 12, select == 12], [byte, sign * np.uint64(0xFF), np.uint64(0)], np.uint64(0xFF)
+            )
+            whole = whole | byte.astype(np.uint32) << np.uint32(8 * place)
+        return whole
+
+    return b.compute(b.kinds, apply, *b.arguments)
 
 
 def toward_zero(b: Build) -> Effect:
@@ -385,6 +430,7 @@ CALLS: dict[str, Builder] = {
     "llvm.amdgcn.implicitarg.ptr": hidden_arguments,
     "llvm.amdgcn.readfirstlane": across(_first_lane),
     "llvm.amdgcn.readlane": across(_lane),
+    "llvm.amdgcn.writelane": across(_put),
     "llvm.amdgcn.ds.bpermute": across(_pull),
     "llvm.amdgcn.ds.permute": across(_push),
     "llvm.amdgcn.update.dpp": dpp,
@@ -399,8 +445,10 @@ CALLS: dict[str, Builder] = {
     **{f"llvm.amdgcn.cvt.pk.f32.{n}": unpack(f"v_cvt_pk_f32_{n}", True) for n in _FP8},
     **{f"llvm.amdgcn.cvt.scalef32.pk.{n}.{k}": scaled_pack(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
     **{f"llvm.amdgcn.cvt.scalef32.pk.{k}.{n}": scaled_unpack(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
-    **{f"llvm.amdgcn.cvt.scalef32.pk8.{n}.{k}": scaled_pack8(k, n) for n in _FP8 for k in _WIDE},
+    **{f"llvm.amdgcn.cvt.scalef32.pk8.{n}.{k}": scaled_pack8(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
+    **{f"llvm.amdgcn.cvt.scale.pk8.{k}.{n}": scaled_unpack8(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
     "llvm.amdgcn.cvt.pkrtz": toward_zero,
+    "llvm.amdgcn.perm": permute_bytes,
     **dict.fromkeys(
         (
             "llvm.amdgcn.s.barrier.signal",  # the wait that follows is the barrier
