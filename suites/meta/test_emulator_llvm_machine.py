@@ -172,7 +172,7 @@ def test_buffers() -> None:
         ('  %r = call i32 asm "v_mov", "=v,v"(i32 %id)', "opcode call asm"),
         ("  %r = add i24 1, 2", "opcode add"),
         ("  %r = add i128 1, 2", "type i128"),
-        ("  %m = fmul contract float 1.0, 2.0\n  %r = fadd contract float %m, 1.0", "fadd contract of a product"),
+        ("  %m = fmul contract float 1.0, 3.0\n  %r = fadd contract float %m, 1.0", "fadd contract of a product"),
     ],
 )
 def test_what_is_not_known_is_refused(body: str, words: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from narrowgauge.devices.emulator import launching, llvm_ir, ptx
 from narrowgauge.devices.emulator.engine import KernelError
+from narrowgauge.devices.emulator.llvm_amdgcn import HIDDEN
 from narrowgauge.devices.emulator.memory import GlobalMemory, Region
 from narrowgauge.suites.meta.llvm_program import FRAME, IN, OUT, M, apply, f32, inputs, output, run
 
@@ -207,7 +208,7 @@ def test_hidden_arguments_have_the_grid() -> None:
     kernel = llvm_ir.parse(text, "gfx942", 64)
     hidden, out = launching.hidden_arguments((3, 5, 7), 64), np.zeros(64, np.uint64)
     held = {p.name: ptx.parameter_bytes(p, v) for p, v in zip(kernel.parameters, (IN, OUT, 0), strict=True)}
-    held[launching.HIDDEN] = hidden.address.to_bytes(8, "little")
+    held[HIDDEN] = hidden.address.to_bytes(8, "little")
     memory = GlobalMemory([Region("out", OUT, out.view(np.uint8)), hidden])
     launching.run(kernel.program, (1, 1, 1), memory, 0, 64, held)
     assert set(out.tolist()) == {5}
