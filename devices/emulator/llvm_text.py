@@ -46,7 +46,7 @@ FLOATS = ("half", "bfloat", "float", "double")
 _TOKEN = re.compile(
     r'"[^"]*"|[%@](?:"[^"]*"|[-\w.$]+)|[-+]?f0x[0-9A-Fa-f]+|[-+]?\d[\w.]*(?:(?<=[eE])[-+]\d+)?|[-+]?[A-Za-z_][\w.]*|\S'
 )
-_ATTACHED = re.compile(r",?\s*!(\w+) !(\d+)")
+_ATTACHED = re.compile(r",?\s*!([\w.]+) !(\d+)")
 _LOCATION = re.compile(r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+),.*?scope: !(\d+)", re.M)
 _SCOPE = re.compile(r"^!(\d+) = (?:distinct )?!DI(?:Subprogram|LexicalBlock\w*)\(.*?file: !(\d+)", re.M)
 _FILE = re.compile(r'^!(\d+) = !DIFile\(filename: "([^"]*)"', re.M)
