@@ -57,6 +57,12 @@ def _float(b: Build, function: Function, operands: int, kind: str) -> Effect:
     return b.compute(on_type(function, kind, ftz), kind, *[kind] * operands)
 
 
+_TOWARDS_ZERO: dict[str, Function] = {
+    "add": models.sum_towards_zero,
+    "sub": lambda x, y: models.sum_towards_zero(x, -y),
+}
+
+
 def arithmetic(integers: Builder, function: Function, operands: int = 2, rounded: bool = True) -> Builder:
     """add, sub, mul, … : of integers or of floats; floats to nearest even (.rn, which is the default)."""
 
@@ -64,6 +70,8 @@ def arithmetic(integers: Builder, function: Function, operands: int = 2, rounded
         if not any(name in FLOATS for name in b.modifiers):
             return integers(b)
         if rounded:
+            if b.base in ("add", "sub") and b.flag("rz"):
+                return _float(b, _TOWARDS_ZERO[b.base], 2, b.type("f32"))
             b.flag("rn")
         if mixed := _mixed(b):
             if len(b.operands) != 3 or b.base not in ("add", "sub"):

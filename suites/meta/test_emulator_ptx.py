@@ -130,6 +130,11 @@ CASES: list[tuple[str, tuple[int, ...], int]] = [
     ("add.f32", (f(1), f(2.0**-24)), f(1)),
     ("add.f32", (f(1), 0x33800001), f(1 + 2.0**-23)),
     ("add.f32", (INF, f(-np.inf)), CANONICAL),
+    ("add.rz.f32", (f(1), 0x33C00000), f(1)),  # 1 + 1.5 * 2^-24: cut
+    ("add.rz.f32", (f(1), f(-(2.0**-60))), 0x3F7FFFFF),
+    ("add.rz.f32", (0x7F7FFFFF, 0x7F7FFFFF), 0x7F7FFFFF),  # no infinity
+    ("add.rz.ftz.f32", (0x00400000, 0), 0),
+    ("sub.rz.f32", (f(-1), f(-(2.0**-60))), 0xBF7FFFFF),
     ("mul.f32", (1, f(1)), 1),
     ("mul.ftz.f32", (1, f(1)), 0),
     ("fma.rn.f32", (f(1 + 2.0**-12), f(1 + 2.0**-12), f(-(1 + 2.0**-11))), f(2.0**-24)),
@@ -379,9 +384,8 @@ def test_atomics_give_what_was_there() -> None:
     [
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %r1, %r2, %r3, %r4;", "opcode mma.sync"),
         ("add.sat.s32 %r1, %r2, %r3;", "opcode add.sat.s32"),
-        ("add.rz.f32 %r1, %r2, %r3;", "opcode add.rz.f32"),
+        ("add.rm.f32 %r1, %r2, %r3;", "opcode add.rm.f32"),
         ("cvt.rni.tf32.f32 %r1, %r2;", "opcode cvt.rni.tf32.f32"),
-        ("ld.local.b32 %r1, [%r2];", "opcode ld.local.b32"),
         ("fma.rm.f32 %r1, %r2, %r3, %r4;", "opcode fma.rm.f32"),
     ],
 )

@@ -79,6 +79,13 @@ def _sum_to_odd(x: Array, y: Array) -> Array:
     return np.where(adjust, bits + np.where(away, 1, -1), bits).view(np.float64)
 
 
+def sum_towards_zero(x: Array, y: Array) -> Array:
+    """add.rz of float32 [n]: the last bit of the float64 sum says whether something is left, so cutting it is right."""
+    exact = _sum_to_odd(x.astype(np.float64), y.astype(np.float64))
+    near = exact.astype(np.float32)
+    return canonical(np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near))
+
+
 def minimum(a: Array, b: Array) -> Array:
     """min: the other where one is NaN; -0 is below +0."""
     return canonical(np.where(_below(a, b) | np.isnan(b), a, b))
