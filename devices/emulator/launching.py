@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.emulator import llvm_ir, ptx
 from narrowgauge.devices.emulator.engine import Machine, Program
 from narrowgauge.devices.emulator.llvm_amdgcn import HIDDEN
@@ -120,11 +121,12 @@ def run(
     models: dict[str, bool] = {}
     count = max(1, LANES // program.threads)
     total = grid[0] * grid[1] * grid[2]
+    memory.accesses.forget()
     with np.errstate(all="ignore"):
         for first in range(0, total, count):
             number = np.arange(first, min(total, first + count))
             blocks = np.stack([number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])], axis=1)
-            machine = Machine(program, blocks, grid, memory, shared, warp, held, fill)
+            machine = Machine(program, blocks, grid, memory, shared, warp, held, fill, first)
             machine.choice = choice
             machine.run()
             merge(models, machine.models)
@@ -152,4 +154,4 @@ def _region(name: str, tensor: Any) -> Region:
     if storage.nbytes():
         # The argument keeps the storage alive for as long as the launch takes.
         data = np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr()))
-    return Region(f"argument {name!r}", storage.data_ptr(), data)
+    return Region(f"argument {name!r}", storage.data_ptr(), data, fresh_memory.written(tensor, data))

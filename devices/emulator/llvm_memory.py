@@ -69,7 +69,11 @@ def load(b: Build) -> Effect:
         step = 0
         for name, width, kind in zip(names, widths, kinds, strict=True):
             at = here + here.dtype.type(step)
-            words = machine.shared.load(lanes, at, width) if address.kind == SHARED else machine.memory.load(at, width)
+            words = (
+                machine.shared.load(lanes, at, width)
+                if address.kind == SHARED
+                else machine.memory.load(at, width, lanes)
+            )
             _spread(machine, active, name, lanes, words.view(HELD[kind]))
             step += width
 
@@ -102,7 +106,7 @@ def store(b: Build) -> Effect:
             if address.kind == SHARED:
                 machine.shared.store(lanes, at, words)
             else:
-                machine.memory.store(at, words)
+                machine.memory.store(at, words, lanes)
             step += width
 
     return effect
@@ -153,10 +157,10 @@ def buffer_load(b: Build) -> Effect:
             inside, address = _inside(machine, parts, step, width)
             lanes = np.flatnonzero(inside if active is None else inside & active)
             if len(lanes) == machine.lanes:
-                words = machine.memory.load(address, width)
+                words = machine.memory.load(address, width, lanes)
             else:
                 words = np.zeros(machine.lanes, UNSIGNED[width])
-                words[lanes] = machine.memory.load(address[lanes], width)
+                words[lanes] = machine.memory.load(address[lanes], width, lanes)
             machine.write(name, words.view(HELD[kind]), active)
             step += width
 
@@ -174,7 +178,7 @@ def buffer_store(b: Build) -> Effect:
             inside, address = _inside(machine, parts, step, width)
             lanes = np.flatnonzero(inside if active is None else inside & active)
             words = machine.wide(part.read(machine))[lanes].view(UNSIGNED[width])
-            machine.memory.store(address[lanes], words)
+            machine.memory.store(address[lanes], words, lanes)
             step += width
 
     return effect
@@ -240,7 +244,7 @@ def _atomic(b: Build, address: Part, new: Part, change: Function) -> Effect:
         if address.kind == SHARED:
             old = machine.shared.atomic(lanes, here, words, change)
         else:
-            old = machine.memory.atomic(here, words, change)
+            old = machine.memory.atomic(here, words, change, lanes)
         _spread(machine, active, name, lanes, old.view(HELD[new.kind]))
 
     return effect
@@ -273,7 +277,20 @@ def compare_exchange(b: Build) -> Effect:
         lanes = chosen(machine, active)
         here = machine.wide(address.read(machine))[lanes]
         expected, words = (machine.wide(p.read(machine))[lanes].view(UNSIGNED[width]) for p in (old, new))
+<<<<<<< HEAD
         found = _compared(machine, lanes, here, expected, words, address.kind == SHARED)
+=======
+        found = np.zeros(len(lanes), words.dtype)
+        for turn in in_turn(here):
+
+            def swapped(held: Array, given: Array, turn: Array = turn) -> Array:
+                return np.where(held == expected[turn], given, held)
+
+            if address.kind == SHARED:
+                found[turn] = machine.shared.atomic(lanes[turn], here[turn], words[turn], swapped)
+            else:
+                found[turn] = machine.memory.atomic(here[turn], words[turn], swapped, lanes[turn])
+>>>>>>> x-ptx
         _spread(machine, active, names[0], lanes, found.view(HELD[new.kind]))
         _spread(machine, active, names[1], lanes, found == expected)
 
@@ -307,7 +324,7 @@ def buffer_atomic(change: Function) -> Builder:
             lanes = np.flatnonzero(inside if active is None else inside & active)
             words = machine.wide(new.read(machine))[lanes].view(UNSIGNED[width])
             old = np.zeros(machine.lanes, UNSIGNED[width])
-            old[lanes] = machine.memory.atomic(address[lanes], words, change)
+            old[lanes] = machine.memory.atomic(address[lanes], words, change, lanes)
             machine.write(name, old.view(HELD[new.kind]), active)
 
         return effect

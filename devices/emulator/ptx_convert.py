@@ -92,19 +92,22 @@ def _to_integer(b: Build, to: str, source: str) -> Effect:
 
 
 def _to_float(b: Build, to: str, source: str) -> Effect:
-    rounding, ftz = b.flag("rn", "rz", *WHOLE), b.flag("ftz")
+    rounding, ftz, saturating = b.flag("rn", "rz", *WHOLE), b.flag("ftz"), b.flag("sat")
     if ftz and "f32" not in (to, source):
         raise b.refuse()
     function = _float_from(to, source, rounding)
     if function is None:
         raise b.refuse()
-    if not ftz:
+    if saturating and to == "bf16":
+        raise b.refuse()
+    if not ftz and not saturating:
         return b.compute(function, to, source)
     known: Function = function
 
     def compute(x: Array) -> Array:
-        found = known(ptx_arithmetic.flush(x) if source == "f32" else x)
-        return ptx_arithmetic.flush(found) if to == "f32" else found
+        found = known(ptx_arithmetic.flush(x) if ftz and source == "f32" else x)
+        found = ptx_arithmetic.flush(found) if ftz and to == "f32" else found
+        return ptx_arithmetic.saturate(found) if saturating else found
 
     return b.compute(compute, to, source)
 

@@ -51,9 +51,15 @@ def on_type(function: Function, kind: str, ftz: bool) -> Function:
 
 
 def _float(b: Build, function: Function, operands: int, kind: str) -> Effect:
-    ftz = bool(b.flag("ftz"))
-    if ftz and kind not in ("f32", "f32x2"):
+    ftz, saturating = bool(b.flag("ftz")), b.base in ("add", "sub", "mul", "fma") and bool(b.flag("sat"))
+    if (ftz and kind not in ("f32", "f32x2")) or (saturating and kind != "f32"):
         raise b.refuse()
+    if saturating:
+        plain = function
+
+        def function(*values: Array) -> Array:
+            return models.saturate(plain(*values))
+
     return b.compute(on_type(function, kind, ftz), kind, *[kind] * operands)
 
 
@@ -102,6 +108,8 @@ def _widen(x: Array) -> Array:
 
 def fused(b: Build) -> Effect:
     """fma.rn."""
+    if how := b.flag("rz", "rm", "rp"):
+        return _float(b, models.fma_directed(how), 3, b.type("f32"))
     if not b.flag("rn"):
         raise b.refuse()
     if mixed := _mixed(b):

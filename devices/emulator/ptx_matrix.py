@@ -10,7 +10,7 @@ import numpy as np
 
 from narrowgauge.devices.emulator.engine import Machine
 from narrowgauge.devices.emulator.memory import Active, Array, Fault
-from narrowgauge.devices.emulator.ptx_memory import shared_address
+from narrowgauge.devices.emulator.ptx_memory import memory_address
 from narrowgauge.devices.emulator.ptx_operands import Build, Builder, Effect
 
 _COUNTS = {"x1": 1, "x2": 2, "x4": 4}
@@ -46,7 +46,7 @@ def load(b: Build) -> Effect:
     """ldmatrix."""
     count, trans = _shape(b)
     writes = [b.write(p, "b32") for p in (b.operands[0].vector or (b.operands[0],))]
-    address = shared_address(b, b.operands[1])
+    address = memory_address(b, b.operands[1], "shared")
     if len(writes) != count:
         raise b.refuse()
 
@@ -67,7 +67,7 @@ def store(b: Build) -> Effect:
     """stmatrix."""
     count, trans = _shape(b)
     reads = [b.read(p, "b32") for p in (b.operands[1].vector or (b.operands[1],))]
-    address = shared_address(b, b.operands[0])
+    address = memory_address(b, b.operands[0], "shared")
     if len(reads) != count:
         raise b.refuse()
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from narrowgauge.devices.emulator import ptx_carry, ptx_convert, ptx_float, ptx_integer, ptx_matrix, ptx_memory
+from narrowgauge.devices.emulator import (
+    ptx_async,
+    ptx_atomic,
+    ptx_carry,
+    ptx_convert,
+    ptx_float,
+    ptx_integer,
+    ptx_matrix,
+    ptx_memory,
+    ptx_warp,
+)
 from narrowgauge.devices.emulator.ptx_operands import Builder
 
 _PLAIN: dict[str, Builder] = {
@@ -12,5 +22,8 @@ _PLAIN: dict[str, Builder] = {
     **ptx_memory.OPCODES,
     **ptx_matrix.OPCODES,
     **ptx_carry.OPCODES,
+    **ptx_atomic.OPCODES,
+    **ptx_async.OPCODES,
+    **ptx_warp.OPCODES,
 }
 OPCODES: dict[str, Builder] = _PLAIN | {name: ptx_carry.or_carrying(_PLAIN[name]) for name in ("add", "sub", "mad")}

@@ -33,8 +33,14 @@ from typing import Any
 
 import numpy as np
 
-#: what the interpreter is taught, one after the other, until it gives what the compiled code does without contraction
-RUNGS = ("contraction", "flush", "reciprocal", "approximation")
+from narrowgauge.devices.targets import TARGETS
+
+#: what the interpreter is taught, one after the other, until it gives what the compiled code does without contraction.
+#: AMD's code neither flushes in floor and ceil nor multiplies by reciprocals.
+RUNGS = {
+    "cuda": ("contraction", "flush", "reciprocal", "approximation"),
+    "hip": ("contraction", "approximation"),
+}
 CONSTANTS = ("0.1", "3.0", "-1.5", "1e-20", "448.0", "1e30")
 HEAD = """import sys
 import numpy as np
@@ -60,7 +66,6 @@ def k{number}(fx, ix, fo, io, n, rounds, B: tl.constexpr):
 #: runs every kernel of the file; what it gave, or the error, by number
 TAIL = """
 KERNELS = [{names}]
-RUNGS = {rungs}
 CONSTANTS = np.array([{constants}], np.float32)
 EDGES = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000,
                   0x3F800000, 0xBF800000, 0x3FC00000, 0x34000000, 0x4B800000], np.uint32)
@@ -101,10 +106,10 @@ def divided(x, y):
 
 if __name__ == "__main__":
     how, path = sys.argv[1:]
-    if how in RUNGS:
+    if how.startswith("contraction"):
         from triton.runtime.interpreter import InterpreterBuilder as Builder
 
-        taught = RUNGS[: RUNGS.index(how) + 1]
+        taught = how.split(",")
         if "flush" in taught:
             Builder.create_floor = lambda self, x: self.unary_op(x, lambda v: np.floor(flushed(v)))
             Builder.create_ceil = lambda self, x: self.unary_op(x, lambda v: np.ceil(flushed(v)))
@@ -244,7 +249,7 @@ def program(count: int, seed: int) -> tuple[str, list[str]]:
     writers = [Writer(number, seed) for number in range(count)]
     kernels = [writer.text() for writer in writers]
     names = ", ".join(f"({w.number}, (k{w.number}, {w.block}, {w.warps}))" for w in writers)
-    return HEAD + "".join(kernels) + TAIL.format(names=names, rungs=RUNGS, constants=", ".join(CONSTANTS)), kernels
+    return HEAD + "".join(kernels) + TAIL.format(names=names, constants=", ".join(CONSTANTS)), kernels
 
 
 @dataclass(frozen=True)
@@ -261,14 +266,15 @@ def compare(count: int, seed: int, target: str, folder: Path) -> list[Found]:
     text, kernels = program(count, seed)
     path = folder / "kernels.py"
     path.write_text(text)
-    plain, compiled = run(path, RUNGS[0], folder), run(path, target, folder)
+    rungs = RUNGS[TARGETS[target].backend]
+    plain, compiled = run(path, rungs[0], folder), run(path, target, folder)
     differing = {n: what for n in range(count) if (what := difference(plain, compiled, n))}
     if not differing:
         return []
     unfused = run(path, target, folder, fusion=False)
     why = dict.fromkeys(differing, "")
-    for rung in RUNGS:
-        taught = plain if rung == RUNGS[0] else run(path, rung, folder)
+    for place, rung in enumerate(rungs):
+        taught = plain if place == 0 else run(path, ",".join(rungs[: place + 1]), folder)
         why |= {n: rung for n, known in why.items() if not known and not difference(taught, unfused, n)}
         if all(why.values()):
             break
@@ -280,7 +286,7 @@ def run(path: Path, how: str, folder: Path, fusion: bool = True) -> dict[str, An
     out = folder / f"{how}.npz"
     environment = {**os.environ, "TRITON_DEFAULT_FP_FUSION": str(int(fusion)), "CUDA_VISIBLE_DEVICES": ""}
     environment.pop("TRITON_INTERPRET", None)
-    if how in RUNGS:
+    if how.startswith("contraction"):
         environment["TRITON_INTERPRET"] = "1"
     subprocess.run([sys.executable, str(path), how, str(out)], env=environment, check=True)
     with np.load(out) as found:

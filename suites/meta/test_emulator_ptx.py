@@ -379,9 +379,9 @@ def test_atomics_give_what_was_there() -> None:
     [
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %r1, %r2, %r3, %r4;", "opcode mma.sync"),
         ("add.sat.s32 %r1, %r2, %r3;", "opcode add.sat.s32"),
-        ("fma.rz.f32 %r1, %r2, %r3, %r4;", "opcode fma.rz.f32"),
+        ("fma.rz.f64 %d1, %d2, %d3, %d4;", "opcode fma.rz.f64"),
         ("cvt.rni.tf32.f32 %r1, %r2;", "opcode cvt.rni.tf32.f32"),
-        ("fma.rm.f32 %r1, %r2, %r3, %r4;", "opcode fma.rm.f32"),
+        ("mbarrier.init.shared.b64 [%r1], 1;", "opcode mbarrier.init.shared.b64"),
     ],
 )
 def test_what_is_not_known_is_refused(line: str, opcode: str) -> None:

@@ -95,18 +95,33 @@ def _signed_zero(found: Array, exact: Array) -> Array:
     return np.where((found == 0) & (exact != 0), zero, found)
 
 
+def fma_directed(how: str) -> Callable[[Array, Array, Array], Array]:
+    """``a * b + c`` of float32."""
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        product = a.astype(np.float64) * b.astype(np.float64)
+        return _sum_directed(product, c.astype(np.float64), how)
+
+    return compute
+
+
+def saturate(x: Array) -> Array:
+    """.sat: clamped to [0, 1]; NaN and -0 are +0."""
+    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+
+
 def sum_directed(how: str) -> Callable[[Array, Array], Array]:
     """``a + b`` of float32. An exact sum of zero is -0 when rounding down (IEEE 754, 6.3), unless both are +0."""
 
-    def compute(a: Array, b: Array) -> Array:
-        exact = _sum_to_odd(a.astype(np.float64), b.astype(np.float64))
-        found = directed(exact, how)
-        if how == "rm":
-            cancelled = (exact == 0) & (np.signbit(a) | np.signbit(b))
-            found = np.where(cancelled, np.float32(-0.0), found)
-        return found
+    return lambda a, b: _sum_directed(a.astype(np.float64), b.astype(np.float64), how)
 
-    return compute
+
+def _sum_directed(x: Array, y: Array, how: str) -> Array:
+    exact = _sum_to_odd(x, y)
+    found = directed(exact, how)
+    if how == "rm":
+        found = np.where((exact == 0) & (np.signbit(x) | np.signbit(y)), np.float32(-0.0), found)
+    return found
 
 
 def product_directed(how: str) -> Callable[[Array, Array], Array]:
