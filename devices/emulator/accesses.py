@@ -123,11 +123,12 @@ class Accesses:
         """The block of a mark; -1 for several blocks."""
         who = mark & _WHO
         block = np.where(who & _BLOCK, who & ~_BLOCK, (who - 1) // self.warps)
-        return np.where(who == _SEVERAL, -1, block)
+        found: Array = np.where(who == _SEVERAL, -1, block)
+        return found
 
     def _ordered(self, mark: Array, me: Array, block: Array) -> Array:
         """Whether what a mark stands for comes before me, or is mine, or is nothing."""
-        mine = (mark == 0) | ((mark & _WHO) == me)
+        mine: Array = (mark == 0) | ((mark & _WHO) == me)
         if mine.all():
             return mine
         before: Array = (self._block_of(mark) == block) & (mark >> _TIME < self.since[block - self.first])
@@ -147,7 +148,7 @@ class Accesses:
             near = lost & (self._block_of(back) == block)
             reader[at[near]] = self._stamp(block | _BLOCK)[near]
             far = lost & (self._block_of(back) != block)
-            reader[at[far]] = self._stamp(_SEVERAL)
+            reader[at[far]] = self._stamp(np.array([_SEVERAL]))
 
     def _unless_both(self, wrong: Array, written: Array, at: Array, me: Array, block: Array) -> Array:
         """Leave out where the earlier one is a warp of the same block that takes part in this instruction, too."""

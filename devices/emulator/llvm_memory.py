@@ -277,20 +277,7 @@ def compare_exchange(b: Build) -> Effect:
         lanes = chosen(machine, active)
         here = machine.wide(address.read(machine))[lanes]
         expected, words = (machine.wide(p.read(machine))[lanes].view(UNSIGNED[width]) for p in (old, new))
-<<<<<<< HEAD
         found = _compared(machine, lanes, here, expected, words, address.kind == SHARED)
-=======
-        found = np.zeros(len(lanes), words.dtype)
-        for turn in in_turn(here):
-
-            def swapped(held: Array, given: Array, turn: Array = turn) -> Array:
-                return np.where(held == expected[turn], given, held)
-
-            if address.kind == SHARED:
-                found[turn] = machine.shared.atomic(lanes[turn], here[turn], words[turn], swapped)
-            else:
-                found[turn] = machine.memory.atomic(here[turn], words[turn], swapped, lanes[turn])
->>>>>>> x-ptx
         _spread(machine, active, names[0], lanes, found.view(HELD[new.kind]))
         _spread(machine, active, names[1], lanes, found == expected)
 
@@ -308,7 +295,7 @@ def _compared(machine: Machine, lanes: Array, at: Array, expected: Array, words:
         if shared:
             found[turn] = machine.shared.atomic(lanes[turn], at[turn], words[turn], swapped)
         else:
-            found[turn] = machine.memory.atomic(at[turn], words[turn], swapped)
+            found[turn] = machine.memory.atomic(at[turn], words[turn], swapped, lanes[turn])
     return found
 
 

@@ -89,7 +89,8 @@ def _high(x: Array, y: Array) -> Array:
     high = (a >> half) * (b >> half) + (cross >> half) + (other >> half)
     if x.dtype.kind == "i":  # a negative word stands for itself less 2^64
         high = high - np.where(x < 0, b, np.uint64(0)) - np.where(y < 0, a, np.uint64(0))
-    return high.view(x.dtype)
+    found: Array = high.view(x.dtype)
+    return found
 
 
 def shift(left: bool) -> Builder:

@@ -72,7 +72,10 @@ def load(b: Build) -> Effect:
 
     def effect(machine: Machine, active: Active) -> None:
         at, lanes, here = _lanes(machine, address(machine), active, space)
-        who = _in_step(machine, lanes) if in_order else lanes
+        who: Array | None = lanes
+        if in_order:  # accesses by which blocks keep in step with others race with nothing
+            machine.memory.accesses.in_step(lanes)
+            who = None
         for i, write in enumerate(writes):
             step = here + here.dtype.type(i * width)
             memory = machine.memory
@@ -101,7 +104,10 @@ def store(b: Build) -> Effect:
 
     def effect(machine: Machine, active: Active) -> None:
         at, lanes, here = _lanes(machine, machine.wide(address(machine)), active, space)
-        who = _in_step(machine, lanes) if in_order else lanes
+        who: Array | None = lanes
+        if in_order:  # accesses by which blocks keep in step with others race with nothing
+            machine.memory.accesses.in_step(lanes)
+            who = None
         for i, read in enumerate(reads):
             words = machine.wide(read(machine))
             words = words if active is None else words[at]
@@ -112,11 +118,6 @@ def store(b: Build) -> Effect:
                 (machine.local if space == "local" else machine.shared).store(lanes, step, words)
 
     return effect
-
-
-def _in_step(machine: Machine, lanes: Array) -> None:
-    """Accesses by which blocks keep in step with others race with nothing."""
-    machine.memory.accesses.in_step(lanes)
 
 
 def _lanes(machine: Machine, address: Array, active: Active, space: str) -> tuple[Array, Array, Array]:

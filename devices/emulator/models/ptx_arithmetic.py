@@ -107,7 +107,8 @@ def fma_directed(how: str) -> Callable[[Array, Array, Array], Array]:
 
 def saturate(x: Array) -> Array:
     """.sat: clamped to [0, 1]; NaN and -0 are +0."""
-    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+    found: Array = np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+    return found
 
 
 def sum_directed(how: str) -> Callable[[Array, Array], Array]:
