@@ -211,6 +211,7 @@ def _answer(torch: Any, target: Target) -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
+    torch.get_device_module = _always(torch.cuda)
     torch.accelerator.is_available = _always(True)
     torch.accelerator.current_accelerator = _always(torch.device("cuda"))
     torch.accelerator.device_count, torch.accelerator.current_device_index = _always(1), _always(0)

@@ -149,7 +149,7 @@ class Accesses:
             near = lost & (self._block_of(back) == block)
             reader[at[near]] = self._stamp(block | _BLOCK)[near]
             far = lost & (self._block_of(back) != block)
-            reader[at[far]] = self._stamp(_SEVERAL)
+            reader[at[far]] = self._stamp(np.array([_SEVERAL]))
 
     def _unless_both(self, wrong: Array, written: Array, at: Array, me: Array, block: Array) -> Array:
         """Leave out where the earlier one is a warp of the same block that takes part in this instruction, too."""

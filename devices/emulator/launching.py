@@ -78,7 +78,7 @@ def launch(
             regions.setdefault(region.address, region)
             value = value.data_ptr()
         held[parameter.name] = ptx.parameter_bytes(parameter, value)
-    hidden = _hidden(grid, program.threads)
+    hidden = hidden_arguments(grid, program.threads)
     held[HIDDEN] = hidden.address.to_bytes(8, "little")
     memory = GlobalMemory([*regions.values(), hidden, *program.constants])
     before = [region.data.copy() for region in memory.regions] if len(fronts) > 1 else []
@@ -139,7 +139,7 @@ def merge(models: dict[str, bool], more: Mapping[str, bool]) -> None:
         models[name] = was_open or models.get(name, False)
 
 
-def _hidden(grid: tuple[int, int, int], threads: int) -> Region:
+def hidden_arguments(grid: tuple[int, int, int], threads: int) -> Region:
     """What AMD's launches pass unseen: blocks of the grid, then threads of a block (AMDGPU usage, code object V5)."""
     packed = np.frombuffer(struct.pack("<3I3H3H", *grid, threads, 1, 1, 0, 0, 0), np.uint8).copy()
     return Region(HIDDEN, packed.ctypes.data, packed)

@@ -5,23 +5,23 @@ The payload of a NaN is open. One that an operation makes is the positive quiet 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator.engine import Machine
-from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, Function
+from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, Function, fp16_ovfl
 from narrowgauge.devices.emulator.llvm_fusion import Fused
 from narrowgauge.devices.emulator.llvm_integer import operands, signed
-from narrowgauge.devices.emulator.llvm_text import FLOATS, HELD, Kinds, Value, bits, unspecified
+from narrowgauge.devices.emulator.llvm_text import HELD, Kinds, Value, bits, unspecified
 from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.modelled import taken
 from narrowgauge.devices.emulator.models import amd, amd_plain, ptx_arithmetic
 from narrowgauge.devices.emulator.models import rounding as r
 from narrowgauge.devices.emulator.models.answers import Model
-from narrowgauge.devices.emulator.models.rounding_ieee import float32_of_bf16
+from narrowgauge.devices.emulator.models.rounding_ieee import bf16_of, float32_of_bf16
 
 NUMBERS: dict[str, np.dtype[Any]] = {
     "half": np.dtype(np.float16),
@@ -53,7 +53,7 @@ def _made(result: Array, kind: str, *sources: Array) -> Array:
 
 
 _ONE, _MINUS_ZERO, _SIGN16 = np.uint16(0x3F80), np.uint16(0x8000), np.uint16(0x8000)
-#: rounded once, as an fma: x * 1 + y; x * y + -0, which keeps every sign
+#: gfx1250's, rounded once, as an fma: x * 1 + y; x * y + -0, which keeps every sign
 _OF_BF16: dict[str, Function] = {
     "fadd": lambda x, y: ptx_arithmetic.fma_bf16(x, np.full_like(x, _ONE), y),
     "fsub": lambda x, y: ptx_arithmetic.fma_bf16(x, np.full_like(x, _ONE), y ^ _SIGN16),
@@ -62,50 +62,74 @@ _OF_BF16: dict[str, Function] = {
 
 
 def arithmetic(function: Function) -> Builder:
-    """fadd, fsub, fmul, fdiv. float16 too, unless MODE.FP16_OVFL is set, which would clamp it."""
+    """fadd, fsub, fmul, fdiv. bfloat16 by binary32 where the target has no instruction for it."""
 
     def build(b: Build) -> Effect:
         promised = flags(b, "nnan", "ninf")
         kinds, values = operands(b, 2)
         kind = kinds[0]
-        if kind == "bfloat" and b.opcode in _OF_BF16 and b.target == "gfx1250":
-            return b.compute(kinds, _OF_BF16[b.opcode], *values)
-        if kind not in NUMBERS or (kind == "half" and OVERFLOW in b.named):
+        if kind == "bfloat" and not promised:
+            if b.opcode in _OF_BF16 and b.target == "gfx1250":
+                return b.compute(kinds, _OF_BF16[b.opcode], *values)
+            return b.compute(kinds, lambda x, y: bf16_of(function(float32_of_bf16(x), float32_of_bf16(y))), *values)
+        if kind not in NUMBERS or (kind == "half" and OVERFLOW in b.named and b.opcode == "fdiv"):
             raise NotExecuted(f"opcode {b.opcode} of {kind}")
-        number = NUMBERS[kind]
-
-        def apply(x: Array, y: Array) -> Array:
-            x, y = x.view(number), y.view(number)
-            return _made(function(x, y), kind, x, y)
-
-        if promised & {"nnan", "ninf"}:
-            return _promised(b, kinds, apply, values, promised)
-        return b.compute(kinds, apply, *values)
+        return _computed(b, kinds, function, values, promised)
 
     return build
 
 
-def _promised(b: Build, kinds: Kinds, apply: Function, values: list[Value], promised: set[str]) -> Effect:
+def _computed(b: Build, kinds: Kinds, function: Function, values: Sequence[Value], promised: set[str]) -> Effect:
+    """The effect of a function of numbers; one of float16 is clamped where MODE.FP16_OVFL says so."""
+    kind = kinds[0]
+    number = NUMBERS[kind]
+
+    def apply(*sources: Array) -> Array:
+        numbers = [source.view(number) for source in sources]
+        return _made(function(*numbers), kind, *numbers)
+
+    if promised & {"nnan", "ninf"}:
+        return _promised(b, kinds, apply, values, promised)
+    if kind != "half" or OVERFLOW not in b.named:
+        return b.compute(kinds, apply, *values)
+    names = b.registers(kinds)
+
+    def clamped(machine: Machine, active: Active) -> None:
+        for name, *row in zip(names, *values, strict=True):
+            sources = [part.read(machine) for part in row]
+            found = apply(*sources)
+            if fp16_ovfl(machine):
+                over = np.isinf(found.view(number))
+                for source in sources:
+                    over = over & np.isfinite(source.view(number))
+                found = np.where(over, found - np.uint16(1), found)  # the pattern before infinity is the largest value
+            machine.write(name, found, active)
+
+    return clamped
+
+
+def _promised(b: Build, kinds: Kinds, apply: Function, values: Sequence[Value], promised: set[str]) -> Effect:
     """A result that is open (the fill of the launch) where NaN (nnan) or infinity (ninf) goes in or comes out."""
     kind, names = kinds[0], b.registers(kinds)
-
-    def broken(x: Array) -> Array:
-        number = x.view(NUMBERS[kind])
-        nan = np.isnan(number) if "nnan" in promised else np.zeros(x.shape, bool)
-        return nan | np.isinf(number) if "ninf" in promised else nan
 
     def effect(machine: Machine, active: Active) -> None:
         for name, *row in zip(names, *values, strict=True):
             sources = [part.read(machine) for part in row]
             found = apply(*sources)
-            lost = broken(found)
-            for source in sources:
-                lost = lost | broken(source)
-            if lost.any():
-                found = np.where(lost, unspecified(machine, kind), found)
-            machine.write(name, found, active)
+            lost = _broken(promised, kind, found, *sources)
+            machine.write(name, np.where(lost, unspecified(machine, kind), found), active)
 
     return effect
+
+
+def _broken(promised: set[str], kind: str, *patterns: Array) -> Array:
+    """Lanes that have what a flag promises to be absent."""
+    lost: Array = np.zeros(1, bool)
+    for pattern in patterns:
+        number = pattern.view(NUMBERS[kind])
+        for flag, found in (("nnan", np.isnan(number)), ("ninf", np.isinf(number))):
+            lost = lost | found if flag in promised else lost
+    return lost
 
 
 def _sign(kind: str) -> Any:
@@ -161,103 +185,6 @@ def compare(b: Build) -> Effect:
     return b.compute(("i1",) * len(kinds), apply, *values)
 
 
-# --- conversions -----------------------------------------------------------------------------------------------------
-
-
-def _cast(b: Build) -> tuple[Value, Kinds]:
-    flags(b)
-    while b.tokens.accept("nneg"):
-        pass
-    value = b.tokens.typed()
-    b.tokens.expect("to")
-    return value, b.tokens.type()
-
-
-def extend(b: Build) -> Effect:
-    """fpext: exact."""
-    value, kinds = _cast(b)
-    source, to = value[0].kind, kinds[0]
-    if to not in ("float", "double"):
-        raise b.refuse()
-    return b.compute(kinds, lambda x: as_number(x, source).astype(NUMBERS[to]).view(HELD[to]), value)
-
-
-def truncate(b: Build) -> Effect:
-    """fptrunc: to nearest even. With MODE.FP16_OVFL a finite overflow to float16 becomes the largest value."""
-    value, kinds = _cast(b)
-    to = kinds[0]
-    if value[0].kind == "double" and to in ("float", "half") and not (to == "half" and OVERFLOW in b.named):
-        return b.compute(kinds, lambda x: x.view(np.float64).astype(NUMBERS[to]).view(HELD[to]), value)
-    if value[0].kind != "float" or to not in LAYOUTS:
-        raise NotExecuted(f"opcode fptrunc {value[0].kind} to {to}")
-    layout = LAYOUTS[to]
-    names = b.registers(kinds)
-
-    def effect(machine: Machine, active: Active) -> None:
-        over = layout.top if to == "half" and OVERFLOW in machine.registers and fp16_ovfl(machine) else layout.special
-        for name, part in zip(names, value, strict=True):
-            codes = r.narrowed(part.read(machine), layout, "rn", over, layout.special)
-            machine.write(name, codes.astype(np.uint16), active)
-
-    return effect
-
-
-def fp16_ovfl(machine: Machine) -> bool:
-    """MODE.FP16_OVFL, which is 0 at the start of a kernel. It is the same for all lanes."""
-    found = machine.registers.get(OVERFLOW)
-    return found is not None and bool(found.all())
-
-
-def from_integer(is_signed: bool) -> Builder:
-    """sitofp, uitofp: to nearest even."""
-
-    def build(b: Build) -> Effect:
-        value, kinds = _cast(b)
-        source, to = value[0].kind, kinds[0]
-        if to not in NUMBERS or (to == "half" and source in ("i64",)):
-            raise b.refuse()
-
-        def apply(x: Array) -> Array:
-            if source == "i1":
-                x = x.astype(np.int8) * np.int8(-1 if is_signed else 1)
-            elif is_signed:
-                x = x.view(signed(source))
-            if to == "half":
-                x = x.astype(np.float64)  # exact, so that the next rounding is the only one
-            return x.astype(NUMBERS[to]).view(HELD[to])
-
-        return b.compute(kinds, apply, value)
-
-    return build
-
-
-def to_integer(is_signed: bool, kinds: Kinds, b: Build, value: Value) -> Effect:
-    """Towards zero, saturating, NaN to 0: v_cvt_i32_f32 and v_cvt_u32_f32, and llvm.fpto*.sat."""
-    source, to = value[0].kind, kinds[0]
-    if source not in FLOATS or to not in ("i8", "i16", "i32"):
-        raise b.refuse()
-    width = bits(to)
-    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed else (0, (1 << width) - 1)
-
-    def apply(x: Array) -> Array:
-        number = as_number(x, source).astype(np.float64)
-        whole = np.trunc(np.clip(np.where(np.isnan(number), 0, number), low, high))
-        found: Array = whole.astype(np.int64).astype(HELD[to])
-        return found
-
-    return b.compute(kinds, apply, value)
-
-
-def truncated(is_signed: bool) -> Builder:
-    """fptosi, fptoui. Beyond the range LLVM leaves the result open, and AMD's i32 saturates; so do all here."""
-
-    def build(b: Build) -> Effect:
-        value, kinds = _cast(b)
-        return to_integer(is_signed, kinds, b, value)
-
-    return build
-
-
 # --- intrinsics ------------------------------------------------------------------------------------------------------
 
 
@@ -267,30 +194,38 @@ def model(name: str) -> Builder:
 
     def build(b: Build) -> Effect:
         kind, found = b.kinds[0], amd.models_of(b.target)[name]
-        run: Any = found.run
         if kind == "float":
             return _by_model(b, found, *b.arguments)
         if not selects or kind not in LAYOUTS:
             raise NotExecuted(f"opcode {b.opcode} of {kind}")
-        layout = LAYOUTS[kind]
-
-        def apply(*sources: Array) -> Array:
-            wide = (r.widened(x.astype(np.uint32), layout) for x in sources)
-            return r.narrowed(run(*wide).first, layout, "rn", layout.special, layout.special).astype(np.uint16)
-
-        return b.compute(b.kinds, apply, *b.arguments)
+        return _chosen(b, found)
 
     return build
 
 
+def _chosen(b: Build, found: Model, *modes: object) -> Effect:
+    """A model that gives one of its operands, of 16 bits, by way of binary32."""
+    layout, run = LAYOUTS[b.kinds[0]], cast(Any, found.run)
+
+    def apply(*sources: Array) -> Array:
+        wide = (r.widened(x.astype(np.uint32), layout) for x in sources)
+        return r.narrowed(run(*wide, *modes).first, layout, "rn", layout.special, layout.special).astype(np.uint16)
+
+    return b.compute(b.kinds, apply, *b.arguments)
+
+
 def _by_model(b: Build, model: Model, *values: Value, modes: tuple[object, ...] = ()) -> Effect:
-    """The answers of a model, part by part, as the machine's choice picks them."""
-    names, run = b.registers(b.kinds), cast(Any, model.run)
+    """The answers of a model, part by part, as the machine's choice picks them; the fill where a promise breaks."""
+    names, run, promised = b.registers(b.kinds), cast(Any, model.run), b.flags & {"nnan", "ninf"}
 
     def effect(machine: Machine, active: Active) -> None:
         for name, *row in zip(names, *values, strict=True):
-            answer = run(*(part.read(machine) for part in row), *modes)
-            machine.write(name, taken(machine, model, answer, active), active)
+            sources = [part.read(machine) for part in row]
+            found = taken(machine, model, run(*sources, *modes), active)
+            if promised:
+                lost = _broken(promised, "float", found, *sources)
+                found = np.where(lost, unspecified(machine, "float"), found)
+            machine.write(name, found, active)
 
     return effect
 
@@ -308,45 +243,41 @@ def written_out(name: str) -> Builder:
 
 def median(b: Build) -> Effect:
     """llvm.amdgcn.fmed3; MODE.IEEE is set by Triton where there is one."""
-    if b.kinds != ("float",):
-        raise NotExecuted(f"opcode {b.opcode} of {b.kinds[0]}")
-    model_of = amd.models_of(b.target)["v_med3_f32"]
-    return _by_model(b, model_of, *b.arguments, modes=(not b.target.startswith("gfx12"),))
+    kind, found, ieee = b.kinds[0], amd.models_of(b.target)["v_med3_f32"], not b.target.startswith("gfx12")
+    if kind == "half":
+        return _chosen(b, found, ieee)
+    if kind != "float":
+        raise NotExecuted(f"opcode {b.opcode} of {kind}")
+    return _by_model(b, found, *b.arguments, modes=(ieee,))
 
 
 def fused(b: Build) -> Effect:
-    """llvm.fma: one rounding."""
-    kind = b.kinds[0]
-    if kind not in NUMBERS or (kind == "half" and OVERFLOW in b.named):
+    """llvm.fma: one rounding. Of bfloat16 in binary32, where the target has no instruction for it."""
+    kind, promised = b.kinds[0], b.flags & {"nnan", "ninf"}
+    if kind == "bfloat" and not promised:
+        if b.target == "gfx1250":
+            return b.compute(b.kinds, ptx_arithmetic.fma_bf16, *b.arguments)
+        return b.compute(b.kinds, lambda *x: bf16_of(_fma(*(float32_of_bf16(each) for each in x))), *b.arguments)
+    if kind not in NUMBERS:
         raise NotExecuted(f"opcode {b.opcode} of {kind}")
-    number = NUMBERS[kind]
-
-    def apply(*sources: Array) -> Array:
-        x, y, z = (source.view(number) for source in sources)
-        return _made(_fma(x, y, z), kind, x, y, z)
-
-    promised = b.flags & {"nnan", "ninf"}
-    if promised:
-        return _promised(b, b.kinds, apply, list(b.arguments), promised)
-    return b.compute(b.kinds, apply, *b.arguments)
+    return _computed(b, b.kinds, _fma, list(b.arguments), promised)
 
 
 def fused_sum(b: Build, kinds: Kinds, fused: Fused) -> Effect:
     """A product and a sum with one rounding."""
     kind, one, other = kinds[0], fused.negate_product, fused.negate_other
+    values = [fused.product.first, fused.product.second, fused.other]
     if kind == "bfloat":
 
         def of_bf16(x: Array, y: Array, z: Array) -> Array:
             return ptx_arithmetic.fma_bf16(x ^ _SIGN16 if one else x, y, z ^ _SIGN16 if other else z)
 
-        return b.compute(kinds, of_bf16, fused.product.first, fused.product.second, fused.other)
-    number = NUMBERS[kind]
+        return b.compute(kinds, of_bf16, *values)
 
-    def apply(*sources: Array) -> Array:
-        x, y, z = (source.view(number) for source in sources)
-        return _made(_fma(-x if one else x, y, -z if other else z), kind, x, y, z)
+    def apply(x: Array, y: Array, z: Array) -> Array:
+        return _fma(-x if one else x, y, -z if other else z)
 
-    return b.compute(kinds, apply, fused.product.first, fused.product.second, fused.other)
+    return _computed(b, kinds, apply, values, fused.promised)
 
 
 def _fma(x: Array, y: Array, z: Array) -> Array:
@@ -380,42 +311,44 @@ def _half_away(x: Array) -> Array:
 
 def split(b: Build) -> Effect:
     """llvm.frexp: a fraction in [0.5, 1) and an exponent; of zero both 0; of infinity and NaN the second."""
-    kind, whole_kind = b.kinds
-    fraction, exponent = b.registers(b.kinds)
-    value = b.scalar(0)
+    value, names = b.arguments[0], b.registers(b.kinds)
+    count, kind, whole_kind = len(value), b.kinds[0], b.kinds[-1]
 
     def effect(machine: Machine, active: Active) -> None:
-        number = value.read(machine).view(NUMBERS[kind])
-        parts, powers = np.frexp(number)
-        powers = np.where(np.isfinite(number), powers, 0)
-        machine.write(fraction, _made(parts, kind, number), active)
-        machine.write(exponent, powers.astype(signed(whole_kind)).view(HELD[whole_kind]), active)
+        for part, fraction, exponent in zip(value, names[:count], names[count:], strict=True):
+            number = part.read(machine).view(NUMBERS[kind])
+            parts, powers = np.frexp(number)
+            powers = np.where(np.isfinite(number), powers, 0)
+            machine.write(fraction, _made(parts, kind, number), active)
+            machine.write(exponent, powers.astype(signed(whole_kind)).view(HELD[whole_kind]), active)
 
     return effect
 
 
 def scale_by(b: Build) -> Effect:
     """llvm.ldexp: times a power of two, rounded once."""
-    kind, value, power = b.kinds[0], b.scalar(0), b.scalar(1)
-    (name,) = b.registers(b.kinds)
+    kind, whole_kind = b.kinds[0], b.arguments[1][0].kind
 
-    def effect(machine: Machine, active: Active) -> None:
-        number = value.read(machine).view(NUMBERS[kind])
-        powers = np.clip(power.read(machine).view(signed(power.kind)).astype(np.int64), -5000, 5000).astype(np.int32)
-        machine.write(name, _made(np.ldexp(number, powers), kind, number), active)
+    def apply(x: Array, power: Array) -> Array:
+        number = x.view(NUMBERS[kind])
+        powers = np.clip(power.view(signed(whole_kind)).astype(np.int64), -5000, 5000).astype(np.int32)
+        return _made(np.ldexp(number, powers), kind, number)
 
-    return effect
+    return b.compute(b.kinds, apply, *b.arguments)
 
 
-def saturated(is_signed: bool) -> Builder:
-    """llvm.fptosi.sat, llvm.fptoui.sat."""
-    return lambda b: to_integer(is_signed, b.kinds, b, b.arguments[0])
+def remainder(b: Build) -> Effect:
+    """frem: exact, with the sign of the first; NaN of an infinity, or by zero."""
+    flags(b)
+    kinds, values = operands(b, 2)
+    if kinds[0] not in ("float", "double"):
+        raise NotExecuted(f"opcode {b.opcode} of {kinds[0]}")
+    return _computed(b, kinds, np.fmod, values, set())
 
 
 OPCODES: dict[str, Builder] = {
     "fadd": arithmetic(np.add), "fsub": arithmetic(np.subtract), "fmul": arithmetic(np.multiply),
-    "fdiv": arithmetic(np.divide), "fneg": negate, "fcmp": compare, "fpext": extend, "fptrunc": truncate,
-    "sitofp": from_integer(True), "uitofp": from_integer(False), "fptosi": truncated(True), "fptoui": truncated(False),
+    "fdiv": arithmetic(np.divide), "fneg": negate, "fcmp": compare, "frem": remainder,
 }  # fmt: skip
 CALLS: dict[str, Builder] = {
     "llvm.fabs": absolute, "llvm.copysign": copy_sign, "llvm.fma": fused,
@@ -431,5 +364,4 @@ CALLS: dict[str, Builder] = {
     "llvm.amdgcn.exp2": model("v_exp_f32"), "llvm.amdgcn.log": model("v_log_f32"),
     "llvm.amdgcn.rcp": model("v_rcp_f32"),
     "llvm.amdgcn.rsq": model("v_rsq_f32"), "llvm.amdgcn.sqrt": model("v_sqrt_f32"),
-    "llvm.fptosi.sat": saturated(True), "llvm.fptoui.sat": saturated(False),
 }  # fmt: skip

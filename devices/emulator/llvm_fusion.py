@@ -30,7 +30,7 @@ EXPANDED = {
     "llvm.exp2.f32": 1, "llvm.log2.f32": 1, "llvm.exp.f32": 2, "llvm.log.f32": 2, "llvm.log10.f32": 2,
     "llvm.sqrt.f32": 0,
 }  # fmt: skip
-UNKNOWN = ("llvm.exp", "llvm.log", "llvm.pow", "llvm.sin", "llvm.cos", "llvm.sqrt", "llvm.frem")
+UNKNOWN = ("llvm.exp", "llvm.log", "llvm.pow", "llvm.sin", "llvm.cos", "llvm.sqrt", "frem")
 _TWO = {"half": 0x4000, "float": 0x40000000, "double": 0x4000000000000000, "bfloat": 0x4000}
 _KINDS = {"half": "f16", "float": "f32", "double": "f64", "bfloat": "bf16"}
 
@@ -53,6 +53,7 @@ class Fused:
     negate_product: bool
     other: Value
     negate_other: bool
+    promised: set[str] = field(default_factory=set)  #: fast-math flags of the sum
 
 
 @dataclass
@@ -60,6 +61,7 @@ class Products:
     """The products of a kernel, and the sums that were left as they are."""
 
     uses: Mapping[str, int]  #: how often a name stands in the text, its definition left out
+    bf16: bool = False  #: whether the target computes with bfloat16; else each operation is one of float32, rounded
     known: dict[str, Product] = field(default_factory=dict)
     separate: Counter[str] = field(default_factory=Counter)  #: additions that stay, by kind
     near: dict[str, str] = field(default_factory=dict)  #: what a product went through, and its block
@@ -76,6 +78,10 @@ class Products:
 
     def sum(self, opcode: str, block: str, names: tuple[str, str], values: tuple[Value, Value]) -> Fused | None:
         """What becomes of fadd or fsub of two operands: a fused operation, or None."""
+        kind = _KINDS[values[0][0].kind]
+        if kind == "bf16" and not self.bf16:
+            self.separate["f32"] += len(values[0])
+            return None
         left, right = (self._here(name, block) for name in names)
         if left or right or block in (self.near.get(names[0]), self.near.get(names[1])):
             self.candidates += 1
@@ -86,7 +92,6 @@ class Products:
             return Fused(left, left.negative, values[1], minus)
         if right:
             return Fused(right, right.negative != minus, values[0], False)
-        kind = _KINDS[values[0][0].kind]
         self.separate[kind] += len(values[0])
         return None
 
@@ -99,7 +104,7 @@ class Products:
         return not self.candidates or (self.countable and additions(amdgcn) == +self.separate)
 
     def called(self, name: str) -> None:
-        """Note a function that the code generator may write out with additions."""
+        """Note an opcode or function that the code generator may write out with additions."""
         if name in EXPANDED:
             self.separate["f32"] += EXPANDED[name]
         elif name.startswith(UNKNOWN):

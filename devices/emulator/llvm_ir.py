@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from narrowgauge.contracts.outcome import NotExecuted
-from narrowgauge.devices.emulator import llvm_amdgcn, llvm_float, llvm_integer, llvm_memory
+from narrowgauge.devices.emulator import (
+    llvm_amdgcn,
+    llvm_convert,
+    llvm_float,
+    llvm_integer,
+    llvm_memory,
+    llvm_narrowing,
+)
 from narrowgauge.devices.emulator.engine import Instruction, Machine, Program
 from narrowgauge.devices.emulator.llvm_build import Build, Builder, Effect, nothing
 from narrowgauge.devices.emulator.llvm_fusion import PACKED, THROUGH, Product, Products
@@ -31,16 +38,19 @@ from narrowgauge.devices.emulator.llvm_text import (
 from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.ptx import Parameter
 
-OPCODES: dict[str, Builder] = {**llvm_integer.OPCODES, **llvm_float.OPCODES, **llvm_memory.OPCODES}
-CALLS: dict[str, Builder] = {**llvm_integer.CALLS, **llvm_float.CALLS, **llvm_memory.CALLS, **llvm_amdgcn.CALLS}
+_ROOMS = (llvm_integer, llvm_float, llvm_convert, llvm_memory, llvm_amdgcn, llvm_narrowing)
+OPCODES: dict[str, Builder] = {name: made for room in _ROOMS for name, made in getattr(room, "OPCODES", {}).items()}
+CALLS: dict[str, Builder] = {name: made for room in _ROOMS for name, made in room.CALLS.items()}
 #: functions that give one of their operands: what a flag promises is open in the sign of a zero alone, and kept
 _CHOOSING = ("llvm.minnum", "llvm.maxnum", "llvm.minimum", "llvm.maximum", "llvm.fabs", "llvm.copysign")
-_FUSED = ("llvm.fma.", "llvm.fmuladd.")
+#: functions that make the fill where a promise breaks
+_PROMISING = ("llvm.fma.", "llvm.fmuladd.", "llvm.exp", "llvm.log")
 BARRIERS = ("llvm.amdgcn.s.barrier", "llvm.amdgcn.s.barrier.wait")
 _DEFINE = re.compile(r"^define amdgpu_kernel void @(?P<name>[\w$.]+)\((?P<parameters>.*)\)(?P<rest>[^()]*)\{$", re.M)
 _LABEL = re.compile(r'^(?P<name>[-\w$.]+|"[^"]*"):')
 _NAMED = re.compile(r'^\s*(?P<name>%(?:"[^"]*"|[-\w$.]+)) = (?P<rest>.*)$')
 _SHARED = re.compile(r"^@([\w$.]+) = .*addrspace\(3\) global \[(\d+) x i8\]", re.M)
+_SWITCH = re.compile(r"switch [^\[\n]*\[.*?\]", re.S)
 _SUFFIX = re.compile(r"(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+)")
 
 
@@ -99,9 +109,10 @@ def parse(text: str, target: str, threads: int, fusion: bool = True) -> Kernel:
         if set(mode.split(",")) != {"ieee"}:
             raise NotExecuted(f"{kind} {mode}")
     body = _Body(target, _symbols(text), source_lines(text), fusion)
-    body.products = Products(_uses(text[found.end() :].partition("\n}")[0]))
+    body.products = Products(_uses(text[found.end() :].partition("\n}")[0]), target == "gfx1250")
     parameters = _parameters(found["parameters"], body)
-    lines = text[found.end() :].partition("\n}")[0].splitlines()
+    inside = text[found.end() :].partition("\n}")[0]
+    lines = _SWITCH.sub(lambda cases: " ".join(cases[0].split()), inside).splitlines()
     unnamed = sum(p.name[1:].isdigit() for p in parameters)
     _read(lines, str(unnamed), body)
     return Kernel(Program(found["name"], tuple(_placed(body)), threads), parameters, body.products)
@@ -171,6 +182,8 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
         return _phi(name, tokens, where, block, body)
     if opcode == "br":
         return _branch(line, tokens, where, block, body)
+    if opcode == "switch":
+        return _switch(line, tokens, where, block, body)
     if opcode == "ret":
         body.drafts.append(_Draft(Instruction(line, where, nothing, "exit")))
         return None
@@ -183,6 +196,7 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
             return None
     elif opcode in OPCODES:
         builder = OPCODES[opcode]
+        body.products.called(opcode)
         if (fused := _contraction(build, block, body)) is not None:
             body.drafts.append(_Draft(Instruction(line, where, fused)))
             return None
@@ -214,10 +228,12 @@ def _contraction(build: Build, block: str, body: _Body) -> Effect | None:
         body.products.multiplied(build.name, Product(values[0], values[1], False, block))
         return None
     fused = body.products.sum(build.opcode, block, (names[0], names[1]), (values[0], values[1]))
+    if fused is not None and not body.fusion and "contract" in ahead.flags:
+        raise NotExecuted(f"opcode {build.opcode} contract of a product")
     if fused is None or not body.fusion:
         return None
     build.tokens.left.clear()
-    return llvm_float.fused_sum(build, kinds, fused)
+    return llvm_float.fused_sum(build, kinds, replace(fused, promised=ahead.flags & {"nnan", "ninf"}))
 
 
 def _through(build: Build, block: str, products: Products) -> None:
@@ -242,7 +258,7 @@ def _call(build: Build) -> Builder:
     tokens = build.tokens
     llvm_float.flags(build, "nsz", "nnan", "ninf")
     promised, called = build.flags - {"contract"}, tokens.line.partition("@")[2]
-    if promised and not called.startswith(_CHOOSING) and ("nsz" in promised or not called.startswith(_FUSED)):
+    if promised and not called.startswith(_CHOOSING) and ("nsz" in promised or not called.startswith(_PROMISING)):
         raise NotExecuted(f"opcode call {' '.join(sorted(promised))}")
     tokens.skip_said()
     build.kinds = tokens.type()
@@ -304,6 +320,31 @@ def _branch(line: str, tokens: Tokens, where: str, block: str, body: _Body) -> N
     _edge(line, where, block, no, body)
     body.starts[stub] = len(body.drafts)
     return _edge(line, where, block, yes, body)
+
+
+def _switch(line: str, tokens: Tokens, where: str, block: str, body: _Body) -> None:
+    """switch: a branch for each case, and the last one for all other values."""
+    (value,) = tokens.typed()
+    tokens.expect(",")
+    tokens.expect("label")
+    other = tokens.take()
+    tokens.expect("[")
+    labels: list[tuple[str, str]] = []
+    while not tokens.accept("]"):
+        (case,) = tokens.typed()
+        tokens.expect(",")
+        tokens.expect("label")
+        labels.append((f"{block} case {len(labels)}", tokens.take()))
+        guard = _equal(value.read, case.read)
+        body.drafts.append(_Draft(Instruction(line, where, nothing, "branch", guard), labels[-1][0]))
+    _edge(line, where, block, other, body)
+    for stub, label in labels:
+        body.starts[stub] = len(body.drafts)
+        _edge(line, where, block, label, body)
+
+
+def _equal(one: Reader, other: Reader) -> Reader:
+    return lambda machine: np.asarray(one(machine) == other(machine))
 
 
 def _edge(line: str, where: str, block: str, label: str, body: _Body) -> None:

@@ -277,20 +277,26 @@ def compare_exchange(b: Build) -> Effect:
         lanes = chosen(machine, active)
         here = machine.wide(address.read(machine))[lanes]
         expected, words = (machine.wide(p.read(machine))[lanes].view(UNSIGNED[width]) for p in (old, new))
-        found = np.zeros(len(lanes), words.dtype)
-        for turn in in_turn(here):
-
-            def swapped(held: Array, given: Array, turn: Array = turn) -> Array:
-                return np.where(held == expected[turn], given, held)
-
-            if address.kind == SHARED:
-                found[turn] = machine.shared.atomic(lanes[turn], here[turn], words[turn], swapped)
-            else:
-                found[turn] = machine.memory.atomic(here[turn], words[turn], swapped, lanes[turn])
+        found = _compared(machine, lanes, here, expected, words, address.kind == SHARED)
         _spread(machine, active, names[0], lanes, found.view(HELD[new.kind]))
         _spread(machine, active, names[1], lanes, found == expected)
 
     return effect
+
+
+def _compared(machine: Machine, lanes: Array, at: Array, expected: Array, words: Array, shared: bool) -> Array:
+    """Put words where memory holds what is expected, one lane after the other; what was there before."""
+    found = np.zeros(len(lanes), words.dtype)
+    for turn in in_turn(at):
+
+        def swapped(held: Array, given: Array, turn: Array = turn) -> Array:
+            return np.where(held == expected[turn], given, held)
+
+        if shared:
+            found[turn] = machine.shared.atomic(lanes[turn], at[turn], words[turn], swapped)
+        else:
+            found[turn] = machine.memory.atomic(at[turn], words[turn], swapped, lanes[turn])
+    return found
 
 
 def buffer_atomic(change: Function) -> Builder:
@@ -313,6 +319,22 @@ def buffer_atomic(change: Function) -> Builder:
     return build
 
 
+def buffer_compare_exchange(b: Build) -> Effect:
+    """llvm.amdgcn.raw.ptr.buffer.atomic.cmpswap(new, expected, buffer, offsets): what was there; out of range 0."""
+    (new,), (old,), (name,) = b.arguments[0], b.arguments[1], b.registers(b.kinds)
+    parts, width = _buffer(b, 2), width_of(new.kind)
+
+    def effect(machine: Machine, active: Active) -> None:
+        inside, address = _inside(machine, parts, 0, width)
+        lanes = np.flatnonzero(inside if active is None else inside & active)
+        expected, words = (machine.wide(p.read(machine))[lanes].view(UNSIGNED[width]) for p in (old, new))
+        found = np.zeros(machine.lanes, UNSIGNED[width])
+        found[lanes] = _compared(machine, lanes, address[lanes], expected, words, False)
+        machine.write(name, found.view(HELD[new.kind]), active)
+
+    return effect
+
+
 OPCODES: dict[str, Builder] = {
     "atomicrmw": read_modify_write, "cmpxchg": compare_exchange,
     "getelementptr": place, "load": load, "store": store, "fence": _fence,
@@ -322,4 +344,5 @@ CALLS: dict[str, Builder] = {
     "llvm.amdgcn.raw.ptr.buffer.load": buffer_load,
     "llvm.amdgcn.raw.ptr.buffer.store": buffer_store,
     **{f"llvm.amdgcn.raw.ptr.buffer.atomic.{name}": buffer_atomic(change) for name, change in ATOMIC.items()},
+    "llvm.amdgcn.raw.ptr.buffer.atomic.cmpswap": buffer_compare_exchange,
 }

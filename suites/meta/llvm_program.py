@@ -35,9 +35,9 @@ Words = npt.NDArray[np.uint64]
 
 def run(
     body: str, *columns: list[int], target: str = "gfx942", threads: int = 0, fusion: bool = True,
-    denormals: str = "ieee", fill: int = 0xA5,
+    denormals: str = "ieee", fill: int = 0xA5, choice: str = "first", used: dict[str, bool] | None = None,
 ) -> Words:  # fmt: skip
-    """Words that each thread stored at %to. A thread's inputs are the i64 at %from, …"""
+    """Words that each thread stored at %to. A thread's inputs are the i64 at %from, … ``used``: gets the models."""
     warp = TARGETS[target].warp
     rows = len(columns[0]) if columns else threads or warp
     threads = threads or max(warp, -(-rows // warp) * warp)
@@ -52,7 +52,9 @@ def run(
         [Region("argument 'x'", IN, given.view(np.uint8).ravel()), Region("argument 'out'", OUT, out.view(np.uint8))]
     )
     held = {p.name: ptx.parameter_bytes(p, v) for p, v in zip(parameters, (IN, OUT, 77), strict=True)}
-    launching.run(program, (1, 1, 1), memory, 256, warp, held, fill)
+    models = launching.run(program, (1, 1, 1), memory, 256, warp, held, fill, choice)
+    if used is not None:
+        used.update(models)
     return out[:rows]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 from fractions import Fraction
 
@@ -52,12 +53,8 @@ def test_directed_rounding(opcode: str, how: str) -> None:
     draw = random.Random(7)
     a = [f(draw.uniform(-4, 4) * 2.0 ** draw.randint(-30, 30)) for _ in range(200)]
     b = [f(draw.uniform(-4, 4) * 2.0 ** draw.randint(-30, 30)) for _ in range(200)]
-    exact = {
-        "add": lambda x, y: _value(x) + _value(y),
-        "sub": lambda x, y: _value(x) - _value(y),
-        "mul": lambda x, y: _value(x) * _value(y),
-    }[opcode]
-    want = [f(_directed(exact(x, y), how)) for x, y in zip(a, b, strict=True)]
+    exact = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}[opcode]
+    want = [f(_directed(exact(_value(x), _value(y)), how)) for x, y in zip(a, b, strict=True)]
     assert apply(f"{opcode}.{how}.f32", a, b) == want
 
 

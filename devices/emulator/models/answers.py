@@ -89,7 +89,7 @@ class Model:
     inputs: tuple[str, ...]
     output: str
     clause: str
-    run: Callable[..., Answers | Band | tuple[Answers, Answers]]
+    run: Callable[..., Answers | Band | tuple[Answers, ...]]
     open: str = ""
 
     @property
