@@ -45,7 +45,8 @@ RUNGS = {
 #: said of a kernel of which the LLVM IR does not say what was fused
 UNSETTLED = "fused with a sum is not settled"
 CONSTANTS = ("0.1", "3.0", "-1.5", "1e-20", "448.0", "1e30")
-HEAD = """import sys
+HEAD = """import os
+import sys
 import numpy as np
 import torch
 import triton
@@ -127,6 +128,7 @@ if __name__ == "__main__":
 
         fresh_memory.watch()
         triton_driver.install(how)
+        exec(os.environ.get("NARROWGAUGE_FUZZ_SPOILT", ""))
     found = {{}}
     for number, (kernel, block, warps) in KERNELS:
         f, i = inputs(number)
@@ -264,18 +266,21 @@ class Found:
     what: str
 
 
-def compare(count: int, seed: int, target: str, folder: Path) -> list[Found]:
-    """The kernels that differ between the interpreter and an emulated target."""
+def compare(count: int, seed: int, target: str, folder: Path, spoilt: str = "") -> list[Found]:
+    """The kernels that differ between the interpreter and an emulated target.
+
+    ``spoilt`` is a statement that makes the emulator wrong, to see whether that is found.
+    """
     text, kernels = program(count, seed)
     path = folder / "kernels.py"
     path.write_text(text)
     rungs = RUNGS[TARGETS[target].backend]
-    plain, compiled = run(path, rungs[0], folder), run(path, target, folder)
+    plain, compiled = run(path, rungs[0], folder), run(path, target, folder, spoilt=spoilt)
     differing = {n: what for n in range(count) if (what := difference(plain, compiled, n))}
     if not differing:
         return []
     errors = {n: str(compiled[f"e{n}"]) for n in differing if f"e{n}" in compiled}
-    unfused = run(path, target, folder, fusion=False)
+    unfused = run(path, target, folder, fusion=False, spoilt=spoilt)
     why = dict.fromkeys(differing, "")
     for place, rung in enumerate(rungs):
         taught = plain if place == 0 else run(path, ",".join(rungs[: place + 1]), folder)
@@ -287,10 +292,11 @@ def compare(count: int, seed: int, target: str, folder: Path) -> list[Found]:
     return [Found(kernels[n], why[n], what) for n, what in differing.items()]
 
 
-def run(path: Path, how: str, folder: Path, fusion: bool = True) -> dict[str, Any]:
+def run(path: Path, how: str, folder: Path, fusion: bool = True, spoilt: str = "") -> dict[str, Any]:
     """What every kernel of a program gave: in the interpreter, taught up to a rung, or compiled for a target."""
     out = folder / f"{how}.npz"
     environment = {**os.environ, "TRITON_DEFAULT_FP_FUSION": str(int(fusion)), "CUDA_VISIBLE_DEVICES": ""}
+    environment["NARROWGAUGE_FUZZ_SPOILT"] = spoilt
     environment.pop("TRITON_INTERPRET", None)
     if how.startswith("contraction"):
         environment["TRITON_INTERPRET"] = "1"
