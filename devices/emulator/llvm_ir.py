@@ -322,7 +322,7 @@ def _switch(line: str, tokens: Tokens, where: str, block: str, body: _Body) -> N
     tokens.expect("label")
     other = tokens.take()
     tokens.expect("[")
-    labels = []
+    labels: list[tuple[str, str]] = []
     while not tokens.accept("]"):
         (case,) = tokens.typed()
         tokens.expect(",")
