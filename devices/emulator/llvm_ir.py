@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from narrowgauge.contracts.outcome import NotExecuted
-from narrowgauge.devices.emulator import llvm_amdgcn, llvm_convert, llvm_float, llvm_integer, llvm_memory
+from narrowgauge.devices.emulator import llvm_amdgcn, llvm_convert, llvm_float, llvm_integer, llvm_memory, llvm_narrow
 from narrowgauge.devices.emulator.engine import Instruction, Machine, Program
 from narrowgauge.devices.emulator.llvm_build import Build, Builder, Effect, nothing
 from narrowgauge.devices.emulator.llvm_fusion import PACKED, THROUGH, Product, Products
@@ -31,7 +31,7 @@ from narrowgauge.devices.emulator.llvm_text import (
 from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.ptx import Parameter
 
-_ROOMS = (llvm_integer, llvm_float, llvm_convert, llvm_memory, llvm_amdgcn)
+_ROOMS = (llvm_integer, llvm_float, llvm_convert, llvm_memory, llvm_amdgcn, llvm_narrow)
 OPCODES: dict[str, Builder] = {name: made for room in _ROOMS for name, made in getattr(room, "OPCODES", {}).items()}
 CALLS: dict[str, Builder] = {name: made for room in _ROOMS for name, made in room.CALLS.items()}
 #: functions that give one of their operands: what a flag promises is open in the sign of a zero alone, and kept
