@@ -25,9 +25,17 @@ _DUAL = re.compile(r"\bv_dual_(?:add|sub|subrev)_(f32)(?:_|\b)")
 THROUGH = ("fneg", "extractelement", "insertelement", "shufflevector", "fpext", "bitcast", "select", "fptrunc")
 #: targets that multiply and add two float32 at once
 PACKED = ("gfx90a", "gfx942", "gfx950", "gfx1250")
-#: functions that the code generator writes out, and how many additions that takes; of others it is not known
-EXPANDED = {"llvm.exp2.f32": 1, "llvm.log2.f32": 1, "llvm.sqrt.f32": 0}
-UNKNOWN = ("llvm.exp", "llvm.log", "llvm.pow", "llvm.sin", "llvm.cos", "llvm.sqrt", "frem")
+#: what the code generator writes out, and the additions that it takes, of which kind; the same on all targets, as
+#: suites/meta/test_emulator_llvm_fusion.py compiles them
+EXPANDED: dict[str, tuple[str, int]] = {
+    **{f"llvm.{name}.f32": ("f32", 2) for name in ("exp", "exp10", "log", "log10")},
+    "llvm.exp2.f32": ("f32", 1), "llvm.log2.f32": ("f32", 1),
+    "llvm.round.f16": ("f16", 2), "llvm.round.f32": ("f32", 2), "llvm.round.f64": ("f64", 2),
+    "frem float": ("f32", 2), "frem double": ("f64", 2), "fdiv half": ("f32", 1),
+    "sitofp i64 double": ("f64", 1), "uitofp i64 double": ("f64", 1), "llvm.sqrt.f32": ("f32", 0),
+}  # fmt: skip
+UNKNOWN = ("llvm.exp", "llvm.log", "llvm.pow", "llvm.sin", "llvm.cos", "llvm.sqrt", "llvm.round.", "frem")
+TWO = {"half": 0x4000, "bfloat": 0x4000, "float": 0x40000000, "double": 0x4000 << 48}
 _KINDS = {"half": "f16", "float": "f32", "double": "f64", "bfloat": "bf16"}
 
 
@@ -61,8 +69,17 @@ class Products:
     known: dict[str, Product] = field(default_factory=dict)
     separate: Counter[str] = field(default_factory=Counter)  #: additions that stay, by kind
     near: dict[str, str] = field(default_factory=dict)  #: what a product went through, and its block
+    doubled: dict[str, tuple[str, int]] = field(default_factory=dict)  #: kind and number of additions x + x for x * 2
+    fused: Counter[str] = field(default_factory=Counter)  #: uses of a product that a fused sum took away
     candidates: int = 0  #: sums of a product, or of what one went through
     countable: bool = True  #: whether all other additions are known
+
+    def product(self, name: str, block: str, values: tuple[Value, Value]) -> None:
+        """Note a product. One with 2 becomes x + x, unless fused sums are all that it is for."""
+        self.known[name] = Product(values[0], values[1], False, block)
+        kind = values[0][0].kind
+        if twos := sum(TWO[kind] in (one.constant, other.constant) for one, other in zip(*values, strict=True)):
+            self.doubled[name] = ("f32" if kind == "bfloat" and not self.bf16 else _KINDS[kind], twos)
 
     def sum(self, opcode: str, block: str, names: tuple[str, str], values: tuple[Value, Value]) -> Fused | None:
         """What becomes of fadd or fsub of two operands: a fused operation, or None."""
@@ -76,6 +93,8 @@ class Products:
         if left and right and self.uses[names[0]] > self.uses[names[1]]:
             left = None
         minus = opcode == "fsub"
+        if left or right:
+            self.fused[names[0] if left else names[1]] += 1
         if left:
             return Fused(left, left.negative, values[1], minus)
         if right:
@@ -89,12 +108,16 @@ class Products:
 
     def settled(self, amdgcn: str) -> bool:
         """Whether the code generator left just these additions."""
-        return not self.candidates or (self.countable and additions(amdgcn) == +self.separate)
+        expected = Counter(self.separate)
+        for name, (kind, count) in self.doubled.items():
+            expected[kind] += count if self.uses[name] > self.fused[name] else 0
+        return not self.candidates or (self.countable and additions(amdgcn) == +expected)
 
-    def called(self, name: str) -> None:
-        """Note an opcode or function that the code generator may write out with additions."""
+    def called(self, name: str, count: int = 1) -> None:
+        """Note an opcode or function that the code generator may write out with additions, for so many numbers."""
         if name in EXPANDED:
-            self.separate["f32"] += EXPANDED[name]
+            kind, each = EXPANDED[name]
+            self.separate[kind] += count * each
         elif name.startswith(UNKNOWN):
             self.countable = False
 
