@@ -20,6 +20,7 @@ from narrowgauge.devices.emulator.llvm_text import Value
 
 #: additions in AMDGCN text, by the width of the number and whether there are two
 _ADDITION = re.compile(r"^\s.*?\b[vs]_(?P<two>pk_)?(?:add|sub|subrev)(?:_num)?_(?P<kind>f16|f32|f64|bf16)(?:_|\b)")
+_VECTOR = re.compile(r"\.v\d+(?=f\d+$)")
 _DUAL = re.compile(r"\bv_dual_(?:add|sub|subrev)_(f32)(?:_|\b)")
 #: products pass through these: a sum of what comes out may or may not be fused
 THROUGH = ("fneg", "extractelement", "insertelement", "shufflevector", "fpext", "bitcast", "select", "fptrunc")
@@ -30,11 +31,10 @@ PACKED = ("gfx90a", "gfx942", "gfx950", "gfx1250")
 EXPANDED: dict[str, tuple[str, int]] = {
     **{f"llvm.{name}.f32": ("f32", 2) for name in ("exp", "exp10", "log", "log10")},
     "llvm.exp2.f32": ("f32", 1), "llvm.log2.f32": ("f32", 1),
-    "llvm.round.f16": ("f16", 2), "llvm.round.f32": ("f32", 2), "llvm.round.f64": ("f64", 2),
+    "llvm.round.f32": ("f32", 2), "llvm.round.f64": ("f64", 2),
     "frem float": ("f32", 2), "frem double": ("f64", 2), "fdiv half": ("f32", 1),
-    "sitofp i64 double": ("f64", 1), "uitofp i64 double": ("f64", 1), "llvm.sqrt.f32": ("f32", 0),
+    "sitofp i64 double": ("f64", 1), "uitofp i64 double": ("f64", 1),
 }  # fmt: skip
-UNKNOWN = ("llvm.exp", "llvm.log", "llvm.pow", "llvm.sin", "llvm.cos", "llvm.sqrt", "llvm.round.", "frem")
 TWO = {"half": 0x4000, "bfloat": 0x4000, "float": 0x40000000, "double": 0x4000 << 48}
 _KINDS = {"half": "f16", "float": "f32", "double": "f64", "bfloat": "bf16"}
 
@@ -72,7 +72,6 @@ class Products:
     doubled: dict[str, tuple[str, int]] = field(default_factory=dict)  #: kind and number of additions x + x for x * 2
     fused: Counter[str] = field(default_factory=Counter)  #: uses of a product that a fused sum took away
     candidates: int = 0  #: sums of a product, or of what one went through
-    countable: bool = True  #: whether all other additions are known
 
     def product(self, name: str, block: str, values: tuple[Value, Value]) -> None:
         """Note a product. One with 2 becomes x + x, unless fused sums are all that it is for."""
@@ -111,15 +110,12 @@ class Products:
         expected = Counter(self.separate)
         for name, (kind, count) in self.doubled.items():
             expected[kind] += count if self.uses[name] > self.fused[name] else 0
-        return not self.candidates or (self.countable and additions(amdgcn) == +expected)
+        return not self.candidates or additions(amdgcn) == +expected
 
-    def called(self, name: str, count: int = 1) -> None:
+    def called(self, name: str, count: int) -> None:
         """Note an opcode or function that the code generator may write out with additions, for so many numbers."""
-        if name in EXPANDED:
-            kind, each = EXPANDED[name]
-            self.separate[kind] += count * each
-        elif name.startswith(UNKNOWN):
-            self.countable = False
+        kind, each = EXPANDED.get(_VECTOR.sub(".", name), ("f32", 0))
+        self.separate[kind] += count * each
 
 
 def additions(amdgcn: str) -> Counter[str]:

@@ -183,7 +183,7 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
     build = Build(opcode, name, tokens, body.named, body.target)
     if opcode == "call":
         builder = _call(build)
-        body.products.called(build.opcode)
+        body.products.called(build.opcode, len(build.kinds))
         if build.opcode in BARRIERS:
             body.drafts.append(_Draft(Instruction(line, where, nothing, "barrier")))
             return None

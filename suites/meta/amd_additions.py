@@ -12,13 +12,16 @@ from narrowgauge.devices.emulator.llvm_fusion import EXPANDED, additions
 
 KERNEL = """
 define amdgpu_kernel void @k(ptr addrspace(1) %p) {{
-  %q = getelementptr i8, ptr addrspace(1) %p, i32 64
-  %a = load {kind}, ptr addrspace(1) %p
+  %id = call i32 @llvm.amdgcn.workitem.id.x()
+  %at = getelementptr i64, ptr addrspace(1) %p, i32 %id
+  %q = getelementptr i8, ptr addrspace(1) %at, i32 4096
+  %a = load {kind}, ptr addrspace(1) %at
   %b = load {kind}, ptr addrspace(1) %q
   %r = {line}
-  store {to} %r, ptr addrspace(1) %p
+  store {to} %r, ptr addrspace(1) %at
   ret void
 }}
+declare i32 @llvm.amdgcn.workitem.id.x()
 {declared}
 """
 TYPES = {"f16": "half", "f32": "float", "f64": "double"}

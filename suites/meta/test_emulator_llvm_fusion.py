@@ -91,7 +91,6 @@ ADD, FMA = "\tv_add_f32_e32 v0, v1, v2\n", "\tv_fma_f32 v0, v1, v2, v3\n"
         (f"{SQUARE}  %s = fadd float %m, %a\n  %r = fadd float %s, %a", FMA + ADD, True),
         (f"{SQUARE}  %s = fadd float %m, %a\n  %r = fadd float %s, %a", FMA + FMA, False),
         ("  %r = fadd float %a, %a", ADD + ADD, True),  # no product: nothing to settle
-        (f"{SQUARE}  %e = call float @llvm.sin.f32(float %m)\n  %r = fadd float %m, %e", FMA, False),  # not countable
         # x * 2 is x + x, unless a fused sum took it
         (f"{SQUARE}  %t = fmul float %a, 2.0\n  %u = fmul float %t, %a\n  %r = fadd float %m, %u", FMA + ADD, True),
         (f"{SQUARE}  %t = fmul float %a, 2.0\n  %u = fmul float %t, %a\n  %r = fadd float %m, %u", FMA, False),
@@ -100,6 +99,9 @@ ADD, FMA = "\tv_add_f32_e32 v0, v1, v2\n", "\tv_fma_f32 v0, v1, v2, v3\n"
         # what is written out brings its own additions
         (f"{SQUARE}  %e = frem float %m, %a\n  %r = fadd float %m, %e", FMA + ADD + ADD, True),
         (f"{SQUARE}  %e = call float @llvm.exp.f32(float %a)\n  %r = fadd float %m, %e", FMA + ADD + ADD, True),
+        (f"{SQUARE}  %v = insertelement <2 x float> zeroinitializer, float %a, i64 0\n"
+         "  %e = call <2 x float> @llvm.exp.v2f32(<2 x float> %v)\n  %f = extractelement <2 x float> %e, i64 0\n"
+         "  %r = fadd float %m, %f", FMA + 4 * ADD, True),
         (f"{SQUARE}  %e = call float @llvm.exp2.f32(float %a)\n  %r = fadd float %m, %e", FMA + ADD + ADD, False),
         (f"{SQUARE}  %e = fptrunc float %a to half\n  %f = fdiv half 1.0, %e\n  %g = fpext half %f to float\n"
          "  %r = fadd float %m, %g", FMA, True),
