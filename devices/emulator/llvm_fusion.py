@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from narrowgauge.devices.emulator.llvm_text import Value
@@ -64,7 +63,7 @@ class Fused:
 class Products:
     """The products of a kernel, and the sums that were left as they are."""
 
-    uses: Mapping[str, int]  #: how often a name stands in the text, its definition left out
+    uses: dict[str, int]  #: how often a name stands in the text, its definition left out
     bf16: bool = False  #: whether the target computes with bfloat16; else each operation is one of float32, rounded
     known: dict[str, Product] = field(default_factory=dict)
     separate: Counter[str] = field(default_factory=Counter)  #: additions that stay, by kind
