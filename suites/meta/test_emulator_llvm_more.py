@@ -193,3 +193,19 @@ def test_open_answers_are_noted_and_chosen() -> None:
     body = f"{inputs('float', 1)}\n  %r = call float @llvm.amdgcn.rcp.f32(float %a)\n{output('float')}"
     low, first, high = (int(run(body, f32(3.0), choice=c)[0]) for c in ("low", "first", "high"))
     assert (low, first, high) == (0x3EAAAAAA, 0x3EAAAAAB, 0x3EAAAAAC)
+
+
+def test_members_of_a_struct_may_be_vectors() -> None:
+    body = f"""{inputs("float", 2)}
+  %v = insertelement <2 x float> poison, float %a, i64 0
+  %w = insertelement <2 x float> %v, float %b, i64 1
+  %f = call {{ <2 x float>, <2 x i32> }} @llvm.frexp.v2f32.v2i32(<2 x float> %w)
+  %g = insertvalue {{ <2 x float>, <2 x i32> }} %f, <2 x float> %w, 0
+  %e = extractvalue {{ <2 x float>, <2 x i32> }} %g, 1
+  %x = extractvalue {{ <2 x float>, <2 x i32> }} %g, 0
+  %y = extractelement <2 x float> %x, i64 1
+  %z = extractelement <2 x i32> %e, i64 1
+  %n = sitofp i32 %z to float
+  %r = fsub float %y, %n
+{output("float")}"""
+    assert list(run(body, f32(1.0), f32(12.0))) == f32(8.0)
