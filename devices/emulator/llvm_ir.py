@@ -63,8 +63,9 @@ class Kernel:
     products: Products
 
 
-def parse(text: str, target: str, threads: int, fusion: bool = True) -> Kernel:
-    """The one kernel of a module. ``threads`` of a block; ``fusion``: whether the code generator fuses.
+def parse(text: str, target: str, threads: int, fusion: bool = True, right: bool = False) -> Kernel:
+    """The one kernel of a module. ``threads`` of a block; ``fusion``: whether the code generator fuses,
+    ``right``: of two products that it may take, the right one.
 
     Raises ``NotExecuted`` for what the emulator does not know.
     """
@@ -75,7 +76,7 @@ def parse(text: str, target: str, threads: int, fusion: bool = True) -> Kernel:
         if set(mode.split(",")) != {"ieee"}:
             raise NotExecuted(f"{kind} {mode}")
     body = Body(target, _symbols(text), source_lines(text), fusion, others)
-    body.products = Products(_uses(text[found.end() :].partition("\n}")[0]), target == "gfx1250")
+    body.products = Products(_uses(text[found.end() :].partition("\n}")[0]), target == "gfx1250", right=right)
     parameters = _parameters(found["parameters"], body)
     inside = text[found.end() :].partition("\n}")[0]
     unnamed = sum(p.name[1:].isdigit() for p in parameters)
