@@ -27,21 +27,24 @@ nvidia: Front = lru_cache(maxsize=64)(ptx.parse)
 _amd = lru_cache(maxsize=64)(llvm_ir.parse)
 
 
-def amd(target: str, threads: int, fusion: bool) -> Front:
+def amd(target: str, threads: int, fusion: bool, right: bool = False) -> Front:
     """The front end for LLVM IR of a target. ``fusion``: whether the code generator fuses a product and a sum."""
 
     def front(text: str) -> tuple[Program, tuple[ptx.Parameter, ...]]:
-        kernel = _amd(text, target, threads, fusion)
+        kernel = _amd(text, target, threads, fusion, right)
         return kernel.program, kernel.parameters
 
     return front
 
 
 def amd_fronts(text: str, amdgcn: str, target: str, threads: int, fusion: bool) -> tuple[Front, ...]:
-    """One front end; or two where it is open what the code generator fused, which then must agree."""
-    if not fusion or _amd(text, target, threads, True).products.settled(amdgcn):
-        return (amd(target, threads, fusion),)
-    return amd(target, threads, True), amd(target, threads, False)
+    """One front end; or several where it is open what the code generator fused, which then must agree."""
+    if not fusion:
+        return (amd(target, threads, False),)
+    products = _amd(text, target, threads, True, False).products
+    right = (amd(target, threads, True, right=True),) if products.choices else ()
+    without = () if products.settled(amdgcn) else (amd(target, threads, False),)
+    return amd(target, threads, True), *right, *without
 
 
 def launch(
@@ -87,15 +90,15 @@ def launch(
         return run(which, grid, memory, shared, warp, held, fill, choice)
 
     models = carry_out(program)
-    if before:
-        _same_without_fusion(fronts[1](text)[0], before, carry_out, memory)
+    for other in fronts[1:]:
+        _same_otherwise(other(text)[0], before, carry_out, memory)
     return models
 
 
-def _same_without_fusion(
+def _same_otherwise(
     program: Program, before: Sequence[Any], again: Callable[[Program], object], memory: GlobalMemory
 ) -> None:
-    """Run once more without fused sums. Raises ``NotExecuted`` where that gives anything else."""
+    """Run once more, with other sums fused. Raises ``NotExecuted`` where that gives anything else."""
     after = [region.data.copy() for region in memory.regions]
     for region, old in zip(memory.regions, before, strict=True):
         region.data[:] = old

@@ -75,9 +75,26 @@ def arithmetic(function: Function) -> Builder:
             return b.compute(kinds, lambda x, y: bf16_of(function(float32_of_bf16(x), float32_of_bf16(y))), *values)
         if kind not in NUMBERS or (kind == "half" and OVERFLOW in b.named and b.opcode == "fdiv"):
             raise NotExecuted(f"opcode {b.opcode} of {kind}")
+        if kind == "half" and b.opcode == "fdiv" and {part.constant for part in values[0]} & set(UNITS):
+            return _reciprocals(b, kinds, values[0], values[1])
         return _computed(b, kinds, function, values, promised)
 
     return build
+
+
+def _reciprocals(b: Build, kinds: Kinds, ones: Value, value: Value) -> Effect:
+    """1 / x and -1 / x of float16: the code generator takes v_rcp_f16, as LLVM's bound of an fdiv allows it."""
+    if b.flags & {"nnan", "ninf"} or any(one.constant not in UNITS for one in ones):
+        raise b.refuse()
+    names, found = b.registers(kinds), amd_plain.HALF_RECIPROCAL
+
+    def effect(machine: Machine, active: Active) -> None:
+        for name, one, part in zip(names, ones, value, strict=True):
+            x = part.read(machine) ^ (_SIGN16 if one.constant == UNITS[1] else np.uint16(0))
+            answers = cast(Any, found.run)(x.astype(np.uint32))
+            machine.write(name, taken(machine, found, answers, active).astype(np.uint16), active)
+
+    return effect
 
 
 def _computed(b: Build, kinds: Kinds, function: Function, values: Sequence[Value], promised: set[str]) -> Effect:

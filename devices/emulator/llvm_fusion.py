@@ -2,8 +2,10 @@
 
 LLVM's DAG combiner (visitFADDForFMACombine, visitFSUBForFMACombine) works on one basic block. AMD's target asks for
 aggressive fusion, so every product that is an operand of a sum in its own block is fused, however many uses it has. Of
-two products, that on the left; that on the right where the left one has more uses. A part taken out of a vector of
-products is a product where the target has no packed float32, and vectors are taken apart first; else it is left alone.
+two products that on the left, if neither has another use. Else that on the right where the left one has more uses, of
+those that are left when the combiner gets there, and uses in other blocks are one: both ways are run (all such sums one
+way, then all the other). A part taken out of a vector of products is a product where the target has no packed float32,
+and vectors are taken apart first; else it is left alone.
 
 Sums that are not fused stay additions, which are counted in the AMDGCN text. Where their number is another, the rule
 did not hold, or something else was rearranged, and ``settled`` says so.
@@ -13,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from narrowgauge.devices.emulator.llvm_text import Value
@@ -64,13 +65,15 @@ class Fused:
 class Products:
     """The products of a kernel, and the sums that were left as they are."""
 
-    uses: Mapping[str, int]  #: how often a name stands in the text, its definition left out
+    uses: dict[str, int]  #: how often a name stands in the text, its definition left out
     bf16: bool = False  #: whether the target computes with bfloat16; else each operation is one of float32, rounded
     known: dict[str, Product] = field(default_factory=dict)
     separate: Counter[str] = field(default_factory=Counter)  #: additions that stay, by kind
     near: dict[str, str] = field(default_factory=dict)  #: what a product went through, and its block
     doubled: dict[str, tuple[str, int]] = field(default_factory=dict)  #: kind and number of additions x + x for x * 2
     fused: Counter[str] = field(default_factory=Counter)  #: uses of a product that a fused sum took away
+    right: bool = False  #: of two products that have other uses, take the right one
+    choices: int = 0  #: how often there were two such products
     candidates: int = 0  #: sums of a product, or of what one went through
 
     def product(self, name: str, block: str, values: tuple[Value, Value]) -> None:
@@ -89,8 +92,9 @@ class Products:
         left, right = (self._here(name, block) for name in names)
         if left or right or block in (self.near.get(names[0]), self.near.get(names[1])):
             self.candidates += 1
-        if left and right and self.uses[names[0]] > self.uses[names[1]]:
-            left = None
+        if left and right and names[0] != names[1] and max(self.uses[name] for name in names) > 1:
+            self.choices += 1
+            left = None if self.right else left
         minus = opcode == "fsub"
         if left or right:
             self.fused[names[0] if left else names[1]] += 1

@@ -245,19 +245,22 @@ def bitcast(b: Build) -> Effect | None:
 
 def extract(b: Build) -> None:
     """extractelement, extractvalue, with a constant index."""
+    spans = b.tokens.spans()
     value = b.tokens.typed()
     b.tokens.expect(",")
-    b.alias((value[_index(b, len(value))],))
+    begin, end = spans[_index(b, len(spans))]
+    b.alias(value[begin:end])
 
 
 def insert(b: Build) -> None:
     """insertelement, insertvalue, with a constant index."""
+    spans = b.tokens.spans()
     value = b.tokens.typed()
     b.tokens.expect(",")
     new = b.tokens.typed()
     b.tokens.expect(",")
-    at = _index(b, len(value))
-    b.alias((*value[:at], *new, *value[at + 1 :]))
+    begin, end = spans[_index(b, len(spans))]
+    b.alias((*value[:begin], *new, *value[end:]))
 
 
 def _index(b: Build, count: int) -> int:

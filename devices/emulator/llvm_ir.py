@@ -5,30 +5,37 @@ The IR is what the code generator gets. Where it fuses a product and a sum is se
 
 from __future__ import annotations
 
+import copy
 import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from narrowgauge.contracts.outcome import NotExecuted
-from narrowgauge.devices.emulator import llvm_amdgcn, llvm_convert, llvm_float, llvm_integer, llvm_memory, llvm_narrow
-from narrowgauge.devices.emulator.engine import Instruction, Machine, Program
+from narrowgauge.devices.emulator import (
+    llvm_amdgcn,
+    llvm_convert,
+    llvm_float,
+    llvm_flow,
+    llvm_integer,
+    llvm_memory,
+    llvm_narrow,
+)
+from narrowgauge.devices.emulator.engine import Instruction, Program
 from narrowgauge.devices.emulator.llvm_build import Build, Builder, Effect, nothing
+from narrowgauge.devices.emulator.llvm_flow import Body, Draft
+from narrowgauge.devices.emulator.llvm_functions import Function, functions
 from narrowgauge.devices.emulator.llvm_fusion import PACKED, THROUGH, Products
 from narrowgauge.devices.emulator.llvm_text import (
     HELD,
-    Kinds,
     Part,
     Reader,
     Tokens,
     Value,
     attached,
     source_lines,
-    unspecified,
 )
-from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.ptx import Parameter
 
 _ROOMS = (llvm_integer, llvm_float, llvm_convert, llvm_memory, llvm_amdgcn, llvm_narrow)
@@ -48,40 +55,6 @@ _SUFFIX = re.compile(r"(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+)")
 
 
 @dataclass(frozen=True)
-class _Phi:
-    """A phi: its registers, and the text of its values by block."""
-
-    names: tuple[str, ...]
-    kinds: Kinds
-    values: dict[str, str]
-    where: str
-
-
-@dataclass
-class _Draft:
-    """An instruction whose branch, if it is one, still names a block."""
-
-    instruction: Instruction
-    block: str = ""
-
-
-@dataclass
-class _Body:
-    """What is known while a kernel is read."""
-
-    target: str
-    symbols: dict[str, int]
-    lines: dict[str, str]
-    fusion: bool
-    named: dict[str, Value] = field(default_factory=dict)
-    products: Products = field(default_factory=lambda: Products({}))
-    phis: dict[str, list[_Phi]] = field(default_factory=dict)
-    edges: list[tuple[int, str, str]] = field(default_factory=list)
-    drafts: list[_Draft] = field(default_factory=list)
-    starts: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Kernel:
     """A kernel that was read."""
 
@@ -90,25 +63,25 @@ class Kernel:
     products: Products
 
 
-def parse(text: str, target: str, threads: int, fusion: bool = True) -> Kernel:
-    """The one kernel of a module. ``threads`` of a block; ``fusion``: whether the code generator fuses.
+def parse(text: str, target: str, threads: int, fusion: bool = True, right: bool = False) -> Kernel:
+    """The one kernel of a module. ``threads`` of a block; ``fusion``: whether the code generator fuses,
+    ``right``: of two products that it may take, the right one.
 
     Raises ``NotExecuted`` for what the emulator does not know.
     """
-    found = _DEFINE.search(text)
-    if found is None or len(re.findall(r"^define ", text, re.M)) != 1:
-        raise NotExecuted("LLVM IR without exactly one kernel, or with a function")
+    found, others = _DEFINE.search(text), functions(text)
+    if found is None or len(re.findall(r"^define ", text, re.M)) != 1 + len(others):
+        raise NotExecuted("LLVM IR without exactly one kernel, or with a function that others may call")
     for kind, mode in re.findall(r'"(denormal-fp-math[\w-]*)"="([^"]*)"', text):
         if set(mode.split(",")) != {"ieee"}:
             raise NotExecuted(f"{kind} {mode}")
-    body = _Body(target, _symbols(text), source_lines(text), fusion)
-    body.products = Products(_uses(text[found.end() :].partition("\n}")[0]), target == "gfx1250")
+    body = Body(target, _symbols(text), source_lines(text), fusion, others)
+    body.products = Products(_uses(text[found.end() :].partition("\n}")[0]), target == "gfx1250", right=right)
     parameters = _parameters(found["parameters"], body)
     inside = text[found.end() :].partition("\n}")[0]
-    lines = _SWITCH.sub(lambda cases: " ".join(cases[0].split()), inside).splitlines()
     unnamed = sum(p.name[1:].isdigit() for p in parameters)
-    _read(lines, str(unnamed), body)
-    return Kernel(Program(found["name"], tuple(_placed(body)), threads), parameters, body.products)
+    _read(inside, str(unnamed), body)
+    return Kernel(Program(found["name"], tuple(llvm_flow.placed(body)), threads), parameters, body.products)
 
 
 def _uses(text: str) -> dict[str, int]:
@@ -125,7 +98,7 @@ def _symbols(text: str) -> dict[str, int]:
     return {name: 0 for name, _ in found}
 
 
-def _parameters(text: str, body: _Body) -> tuple[Parameter, ...]:
+def _parameters(text: str, body: Body) -> tuple[Parameter, ...]:
     parameters = []
     for said in re.split(r",\s*(?![^(]*\))", text) if text.strip() else []:
         tokens = Tokens(said, {}, {})
@@ -142,19 +115,15 @@ def _parameter(name: str, kind: str) -> Reader:
     return lambda machine: np.frombuffer(machine.parameters[name], HELD[kind])
 
 
-def _read(lines: list[str], entry: str, body: _Body) -> None:
+def _read(text: str, entry: str, body: Body) -> None:
     block = entry
-    body.starts[block] = 0
-    for raw in lines:
+    body.starts[block] = len(body.drafts)
+    for raw in _SWITCH.sub(lambda cases: " ".join(cases[0].split()), text).splitlines():
         line = raw.strip()
         if not line or line[0] == ";" or line.startswith("#dbg_"):
             continue
         if label := _LABEL.match(raw):
-            if not (len(body.starts) == 1 and not body.drafts):
-                block = label["name"].strip('"')
-            else:
-                block = label["name"].strip('"')
-                body.starts.clear()
+            block = label["name"].strip('"')
             body.starts[block] = len(body.drafts)
             continue
         line, said = attached(line)
@@ -163,7 +132,7 @@ def _read(lines: list[str], entry: str, body: _Body) -> None:
         _one(line, body.lines.get(said.get("dbg", ""), ""), block, body)
 
 
-def _one(line: str, where: str, block: str, body: _Body) -> None:
+def _one(line: str, where: str, block: str, body: Body) -> None:
     """One line of a block."""
     found = _NAMED.match(line)
     name, rest = (found["name"], found["rest"]) if found else ("", line)
@@ -172,26 +141,27 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
     if opcode in ("tail", "musttail", "notail"):
         opcode = tokens.take()
     if opcode == "phi":
-        return _phi(name, tokens, where, block, body)
+        return llvm_flow.phi(name, tokens, where, block, body)
     if opcode == "br":
-        return _branch(line, tokens, where, block, body)
+        return llvm_flow.branch(line, tokens, where, block, body)
     if opcode == "switch":
-        return _switch(line, tokens, where, block, body)
+        return llvm_flow.switch(line, tokens, where, block, body)
     if opcode == "ret":
-        body.drafts.append(_Draft(Instruction(line, where, nothing, "exit")))
-        return None
+        return llvm_flow.leave(line, rest, where, block, body)
     build = Build(opcode, name, tokens, body.named, body.target)
+    if opcode == "call" and (function := body.functions.get(_called(rest))):
+        return _function(function, build, body)
     if opcode == "call":
         builder = _call(build)
         body.products.called(build.opcode, len(build.kinds))
         if build.opcode in BARRIERS:
-            body.drafts.append(_Draft(Instruction(line, where, nothing, "barrier")))
+            body.drafts.append(Draft(Instruction(line, where, nothing, "barrier")))
             return None
     elif opcode in OPCODES:
         builder = OPCODES[opcode]
         _written_out(build, body.products)
         if (fused := _contraction(build, block, body)) is not None:
-            body.drafts.append(_Draft(Instruction(line, where, fused)))
+            body.drafts.append(Draft(Instruction(line, where, fused)))
             return None
     else:
         raise build.refuse()
@@ -199,7 +169,7 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
     if tokens.left:
         raise NotExecuted(f"opcode {build.opcode}: '{' '.join(tokens.left)}' in '{line}'")
     if effect is not None:
-        body.drafts.append(_Draft(Instruction(line, where, effect)))
+        body.drafts.append(Draft(Instruction(line, where, effect)))
     return None
 
 
@@ -218,7 +188,7 @@ def _written_out(build: Build, products: Products) -> None:
     products.called(name, sum(name != "fdiv half" or part.constant not in llvm_float.UNITS for part in parts))
 
 
-def _contraction(build: Build, block: str, body: _Body) -> Effect | None:
+def _contraction(build: Build, block: str, body: Body) -> Effect | None:
     """Note a product; the effect of a sum that the code generator fuses with one, or None."""
     if build.opcode in THROUGH:
         _through(build, block, body.products)
@@ -261,6 +231,44 @@ def _through(build: Build, block: str, products: Products) -> None:
         products.known[build.name] = parts
 
 
+def _called(rest: str) -> str:
+    return rest[rest.find("@") :].partition("(")[0]
+
+
+def _function(function: Function, build: Build, body: Body) -> None:
+    """A call of a function: its text, read here. The code generator has it once, so its additions are counted once."""
+    if function.name in (back.function for back in body.returns):
+        raise NotExecuted(f"{function.name}, which calls itself")
+    tokens = build.tokens
+    llvm_float.flags(build)
+    tokens.accept("fastcc")
+    tokens.skip_said()
+    build.kinds = tokens.type()
+    tokens.expect(function.name)
+    made = function.renamed(f"call{len(body.calls)}$")
+    for parameter, value in zip(made.parameters, _arguments(tokens), strict=True):
+        body.named[parameter] = value
+    names = tuple(build.registers(build.kinds)) if build.kinds else ()
+    body.products.uses.update(_uses(made.body))
+    before = copy.deepcopy((body.products.separate, body.products.doubled))
+    again = function.name in body.calls
+    body.calls.append(function.name)
+    body.returns.append(llvm_flow.Return(f"{made.entry} returns", names, build.kinds, function.name))
+    _read(made.body, made.entry, body)
+    body.starts[body.returns.pop().label] = len(body.drafts)
+    if again:
+        body.products.separate, body.products.doubled = before
+
+
+def _arguments(tokens: Tokens) -> list[Value]:
+    arguments: list[Value] = []
+    tokens.expect("(")
+    while not tokens.accept(")"):
+        arguments.append(tokens.typed())
+        tokens.accept(",")
+    return arguments
+
+
 def _call(build: Build) -> Builder:
     """Read a call's result, name and arguments; its builder."""
     tokens = build.tokens
@@ -274,14 +282,9 @@ def _call(build: Build) -> Builder:
     if called[0] != "@":
         raise NotExecuted(f"opcode call {called}")
     build.opcode = called[1:]
-    arguments: list[Value] = []
-    tokens.expect("(")
     if called[1:] not in BARRIERS and _builder(called[1:]) is None:
         raise build.refuse()
-    while not tokens.accept(")"):
-        arguments.append(tokens.typed())
-        tokens.accept(",")
-    build.arguments = arguments
+    build.arguments = _arguments(tokens)
     return _builder(called[1:]) or (lambda b: nothing)
 
 
@@ -293,114 +296,3 @@ def _builder(name: str) -> Builder | None:
             return None
         name = stem
     return CALLS[name]
-
-
-# --- control flow ----------------------------------------------------------------------------------------------------
-
-
-def _phi(name: str, tokens: Tokens, where: str, block: str, body: _Body) -> None:
-    if tokens.peek() in ("fast", "contract"):
-        tokens.take()
-    kinds = tokens.type()
-    values = {
-        source.strip('%"'): value
-        for value, source in re.findall(r"\[ (.*?), (%[-\w$.\"]+) \]", tokens.line.partition("phi")[2])
-    }
-    names = tuple(f"{name}.{i}" for i in range(len(kinds)))
-    build = Build("phi", name, tokens, body.named, body.target)
-    build.registers(kinds)
-    body.phis.setdefault(block, []).append(_Phi(names, kinds, values, where))
-
-
-def _branch(line: str, tokens: Tokens, where: str, block: str, body: _Body) -> None:
-    """br. Each edge with phis at its end gets a place of its own for the copies; see ``_placed``."""
-    if tokens.accept("label"):
-        return _edge(line, where, block, tokens.take(), body)
-    (condition,) = tokens.typed()
-    tokens.expect(",")
-    tokens.expect("label")
-    yes = tokens.take()
-    tokens.expect(",")
-    tokens.expect("label")
-    no = tokens.take()
-    stub = f"{block} to {yes}"
-    body.drafts.append(_Draft(Instruction(line, where, nothing, "branch", condition.read), stub))
-    _edge(line, where, block, no, body)
-    body.starts[stub] = len(body.drafts)
-    return _edge(line, where, block, yes, body)
-
-
-def _switch(line: str, tokens: Tokens, where: str, block: str, body: _Body) -> None:
-    """switch: a branch for each case, and the last one for all other values."""
-    (value,) = tokens.typed()
-    tokens.expect(",")
-    tokens.expect("label")
-    other = tokens.take()
-    tokens.expect("[")
-    labels: list[tuple[str, str]] = []
-    while not tokens.accept("]"):
-        (case,) = tokens.typed()
-        tokens.expect(",")
-        tokens.expect("label")
-        labels.append((f"{block} case {len(labels)}", tokens.take()))
-        guard = _equal(value.read, case.read)
-        body.drafts.append(_Draft(Instruction(line, where, nothing, "branch", guard), labels[-1][0]))
-    _edge(line, where, block, other, body)
-    for stub, label in labels:
-        body.starts[stub] = len(body.drafts)
-        _edge(line, where, block, label, body)
-
-
-def _equal(one: Reader, other: Reader) -> Reader:
-    return lambda machine: np.asarray(one(machine) == other(machine))
-
-
-def _edge(line: str, where: str, block: str, label: str, body: _Body) -> None:
-    to = label.strip('%"')
-    body.edges.append((len(body.drafts), block, to))
-    body.drafts.append(_Draft(Instruction(line, where, nothing)))  # the copies
-    body.drafts.append(_Draft(Instruction(line, where, nothing, "branch"), to))
-
-
-def _placed(body: _Body) -> list[Instruction]:
-    """The instructions, with copies on the edges and the places that branches go to."""
-    for at, block, to in body.edges:
-        draft = body.drafts[at]
-        if phis := body.phis.get(to, []):
-            copies = [copy for phi in phis for copy in _copies(phi, block, body)]
-            draft.instruction = Instruction(draft.instruction.text, draft.instruction.where, _copy(copies))
-    placed = []
-    for draft in body.drafts:
-        instruction = draft.instruction
-        if draft.block:
-            if draft.block not in body.starts:
-                raise NotExecuted(f"branch to {draft.block}")
-            instruction = Instruction(
-                instruction.text, instruction.where, nothing, "branch", instruction.guard, body.starts[draft.block]
-            )
-        placed.append(instruction)
-    return placed
-
-
-def _copies(phi: _Phi, block: str, body: _Body) -> list[tuple[str, str, Reader]]:
-    if block not in phi.values:
-        raise NotExecuted(f"phi without a value from {block}")
-    value = Tokens(phi.values[block], body.named, body.symbols).value(phi.kinds)
-    return [(name, kind, p.read) for name, kind, p in zip(phi.names, phi.kinds, value, strict=True)]
-
-
-def _copy(copies: list[tuple[str, str, Reader]]) -> Callable[[Machine, Active], None]:
-    """All phis of a block at once: each may be the source of another."""
-
-    def effect(machine: Machine, active: Active) -> None:
-        values = [read(machine) for _, _, read in copies]
-        for (name, kind, _), value in zip(copies, values, strict=True):
-            if active is not None and name not in machine.registers:
-                machine.write(name, _blank(machine, kind), None)
-            machine.write(name, value, active)
-
-    return effect
-
-
-def _blank(machine: Machine, kind: str) -> Array:
-    return unspecified(machine, kind)

@@ -160,6 +160,20 @@ class Tokens:
             raise NotExecuted(f"type {token}")
         return (token,)
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Where the parts of each member of the next type, which is not consumed, begin and end."""
+        ahead, sizes = self.ahead(), []
+        if ahead.accept("{"):
+            while not ahead.accept("}"):
+                sizes.append(len(ahead.type()))
+                ahead.accept(",")
+        elif ahead.accept("<", "["):
+            count = int(ahead.take())
+            ahead.expect("x")
+            sizes = [len(ahead.type())] * count
+        ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+        return list(zip([0, *ends], ends, strict=False))
+
     def typed(self) -> Value:
         """A type and a value of it."""
         kinds = self.type()

@@ -36,6 +36,7 @@ Words = npt.NDArray[np.uint64]
 def run(
     body: str, *columns: list[int], target: str = "gfx942", threads: int = 0, fusion: bool = True,
     denormals: str = "ieee", fill: int = 0xA5, choice: str = "first", used: dict[str, bool] | None = None,
+    right: bool = False,
 ) -> Words:  # fmt: skip
     """Words that each thread stored at %to. A thread's inputs are the i64 at %from, … ``used``: gets the models."""
     warp = TARGETS[target].warp
@@ -46,7 +47,7 @@ def run(
         given[:rows, i] = np.array([value & (1 << 64) - 1 for value in column], np.uint64)
     out = np.full(threads, 0x5555555555555555, np.uint64)
     text = FRAME.format(columns=given.shape[1], body=body, denormals=denormals)
-    kernel = llvm_ir.parse(text, target, threads, fusion)
+    kernel = llvm_ir.parse(text, target, threads, fusion, right)
     program, parameters = kernel.program, kernel.parameters
     memory = GlobalMemory(
         [Region("argument 'x'", IN, given.view(np.uint8).ravel()), Region("argument 'out'", OUT, out.view(np.uint8))]

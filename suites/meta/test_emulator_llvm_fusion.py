@@ -40,13 +40,34 @@ def one(lines: str, *values: float, target: str = "gfx942", fusion: bool = True)
         (f"{SQUARE}  %s = fneg float %m\n  %r = fadd float %s, %b", (X, 1 + 2.0**-11), GONE),
         (f"{SQUARE}  %s = fneg float %m\n  %r = fsub float %b, %s", (X, -1 - 2.0**-11), LOST),
         (f"{BOTH}  %r = fsub float %m, %n", (X, X), LOST),  # of two, the left one
-        (f"{BOTH}  %s = fadd float %m, %m\n  %r = fsub float %m, %n", (X, X), GONE),  # the right one, of fewer uses
         (f"{SQUARE}  %h = fadd float %m, 0.0\n  %r = fsub float %h, %b", (X, 1 + 2.0**-11), LEFT),  # once rounded
     ],
 )
 def test_the_rule(lines: str, values: tuple[float, ...], expected: list[int]) -> None:
     assert one(lines, *values) == expected
     assert one(lines, *values, fusion=False) == LEFT
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        (f"{BOTH}  %r = fsub float %m, %n", 1),
+        (f"{SQUARE}  %r = fadd float %m, %m", 1),  # the same either way
+        # which of two sums the combiner sees first decides how many uses %m has at the other one
+        (f"{BOTH}  %s = fadd float %m, 1.0\n  %r = fsub float %m, %n", 2),
+        (f"{BOTH}  %r = fsub float %m, %n\n  %s = fadd float %n, 1.0", 2),
+    ],
+)
+def test_of_two_products_with_other_uses_both_are_tried(lines: str, count: int) -> None:
+    text = FRAME.format(columns=2, denormals="ieee", body=f"{inputs('float', 2)}\n{lines}\n{output('float')}")
+    assert len(launching.amd_fronts(text, "", "gfx942", 64, True)) == count
+
+
+def test_the_right_one_of_two_products() -> None:
+    lines = f"{BOTH}  %s = fadd float %m, 1.0\n  %r = fsub float %m, %n"
+    body = f"{inputs('float', 2)}\n{lines}\n{output('float')}"
+    for right, expected in ((False, LOST), (True, GONE)):
+        assert [int(v) for v in run(body, f32(X), f32(X), right=right)] == expected
 
 
 def test_a_product_of_another_block_is_not_fused() -> None:

@@ -217,3 +217,41 @@ def test_open_answers_are_noted_and_chosen() -> None:
     body = f"{inputs('float', 1)}\n  %r = call float @llvm.amdgcn.rcp.f32(float %a)\n{output('float')}"
     low, first, high = (int(run(body, f32(3.0), choice=c)[0]) for c in ("low", "first", "high"))
     assert (low, first, high) == (0x3EAAAAAA, 0x3EAAAAAB, 0x3EAAAAAC)
+
+
+def test_members_of_a_struct_may_be_vectors() -> None:
+    body = f"""{inputs("float", 2)}
+  %v = insertelement <2 x float> poison, float %a, i64 0
+  %w = insertelement <2 x float> %v, float %b, i64 1
+  %f = call {{ <2 x float>, <2 x i32> }} @llvm.frexp.v2f32.v2i32(<2 x float> %w)
+  %g = insertvalue {{ <2 x float>, <2 x i32> }} %f, <2 x float> %w, 0
+  %e = extractvalue {{ <2 x float>, <2 x i32> }} %g, 1
+  %x = extractvalue {{ <2 x float>, <2 x i32> }} %g, 0
+  %y = extractelement <2 x float> %x, i64 1
+  %z = extractelement <2 x i32> %e, i64 1
+  %n = sitofp i32 %z to float
+  %r = fsub float %y, %n
+{output("float")}"""
+    assert list(run(body, f32(1.0), f32(12.0))) == f32(8.0)
+
+
+def test_reciprocals_of_float16_have_an_open_last_bit() -> None:
+    """0.51 ulp: open where 1 / x is at most 0.01 ulp from the middle of two numbers."""
+    line = "fdiv half 1.0, %a"
+    assert apply(line, "half", [0x4200, 0x4000, 0x0000, 0x8000, 0x7C00, 0x7E00]) == [
+        0x3555, 0x3800, 0x7C00, 0xFC00, 0, 0x7E00,
+    ]  # fmt: skip
+    assert apply("fdiv half -1.0, %a", "half", [0x4200]) == [0xB555]
+    bits = np.arange(0x3C00, 0x4000)
+    exact = (
+        2048 * 1024 / bits.astype(np.float64).__sub__(0x3C00 - 1024)
+    )  # 1 / x in units of the last place, x in [1, 2)
+    far = np.abs(exact - np.floor(exact) - 0.5) > 0.01
+    found = {}
+    used: dict[str, bool] = {}
+    for choice in ("first", "low", "high"):
+        body = f"{inputs('half', 1)}\n  %r = {line}\n{output('half')}"
+        found[choice] = run(body, bits.tolist(), choice=choice, used=used)
+    assert used == {"v_rcp_f16 (CDNA3)": True}
+    assert np.array_equal(found["low"] != found["high"], ~far)
+    assert np.array_equal(found["first"][1:], 0x3800 + np.rint(exact[1:]).astype(int) - 1024)

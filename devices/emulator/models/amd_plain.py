@@ -184,3 +184,29 @@ WRITTEN_OUT: dict[str, Model] = {
         ("log10", np.log10, "v_log_f32", 3),
     )
 }
+
+
+def _half_reciprocal(a: Bits) -> Answers:
+    x = a.astype(np.uint16).view(np.float16).astype(np.float64)
+    with np.errstate(all="ignore"):
+        true = np.float64(1.0) / x
+        first = true.astype(np.float16)
+        other = np.nextafter(first, np.where(true > first, np.float16(np.inf), np.float16(-np.inf)))
+        ends = [
+            np.where(np.isinf(each), np.copysign(65536.0, true), each.astype(np.float64)) for each in (first, other)
+        ]
+        gap = np.abs(ends[1] - ends[0])
+        near = np.isfinite(true) & (true != 0) & (np.abs(ends[1] - true) <= 0.51 * gap)
+    codes, others = (each.view(np.uint16).astype(np.uint32) for each in (first, other))
+    codes = np.where(np.isnan(x), a | np.uint32(0x200), codes)
+    return Answers(codes, (np.where(near, others, codes),))
+
+
+HALF_RECIPROCAL = Model(
+    "v_rcp_f16",
+    ("f16",),
+    "f16",
+    "CDNA3, VOP1: V_RCP_F16, 0.51 ulp accuracy; zeros and infinities as IEEE 754",
+    _half_reciprocal,
+    "the last bit near the middle of two numbers: first is correctly rounded",
+)
