@@ -86,11 +86,16 @@ def lg2(a: Bits) -> Band:
 
 
 def wave(function: Callable[..., Reals], a: Bits) -> Band:
-    """Absolute error 2^-20.5 for |a| <= 2 pi, 2^-14.7 for |a| <= 100 pi; beyond nothing is guaranteed: [-1, 1] and more."""
+    """Absolute error 2^-20.5 for |a| <= 2 pi, 2^-14.7 for |a| <= 100 pi; beyond, all of [-1, 1] and more."""
     value = reals(a)
     size = np.abs(value)
     error = np.where(size <= 2 * np.pi, 2.0**-20.5, np.where(size <= 100 * np.pi, 2.0**-14.7, 2.0))
     return within_absolute(_quiet(function, value), error)
+
+
+def sin(a: Bits) -> Band:
+    """Zero gives zero with its sign."""
+    return _exactly(wave(np.sin, a), _is_zero(a), a)
 
 
 def cos(a: Bits) -> Band:
@@ -141,7 +146,7 @@ APPROXIMATIONS: tuple[Model, ...] = (
         ex2,
     ),
     *_both("lg2.approx", ("f32",), "lg2: absolute error 2^-22 in (0.5, 2), relative error 2^-22 outside", lg2),
-    *_both("sin.approx", ("f32",), f"sin: {_WAVE}", partial(wave, np.sin)),
+    *_both("sin.approx", ("f32",), f"sin: {_WAVE}; zero gives zero with its sign", sin),
     *_both("cos.approx", ("f32",), f"cos: {_WAVE}; zero gives 1", cos),
     Model(
         "tanh.approx.f32",
