@@ -1,0 +1,561 @@
+"""Opcodes of PTX on every pair of edge values, by the words of the PTX ISA carried out in Python's integers.
+
+Each function below is written from the "Semantics" of an instruction in the PTX ISA (9.7.1 integer arithmetic, 9.7.3
+floating point, 9.7.6 comparison, 9.7.8 logic and shift, 9.7.9 data movement), bit by bit where the ISA says it so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import pytest
+
+from narrowgauge.suites.meta.test_emulator_ptx import apply, run
+
+pytestmark = pytest.mark.meta
+
+KINDS = {16: "h", 32: "r", 64: "d"}
+
+
+def edges(width: int) -> list[int]:
+    """Zero, one, both ends of both signs, single bits, patterns."""
+    top = 1 << width - 1
+    return [0, 1, 2, 7, top - 1, top, top + 1, 2 * top - 1, 2 * top - 2, 2 * top - 7, 0x5A5A5A5A5A5A5A5A % (2 * top)]
+
+
+def signed(x: int, width: int) -> int:
+    return x - (1 << width) if x >> width - 1 else x
+
+
+def read(x: int, kind: str) -> int:
+    return signed(x, int(kind[1:])) if kind[0] == "s" else x
+
+
+def pairs(width: int, count: int = 2) -> list[list[int]]:
+    """Columns of every combination of edges."""
+    return [list(column) for column in zip(*itertools.product(edges(width), repeat=count), strict=True)]
+
+
+def clamp(x: int, kind: str) -> int:
+    width = int(kind[1:])
+    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if kind[0] == "s" else (0, (1 << width) - 1)
+    return min(max(x, low), high)
+
+
+TWO: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul.lo": lambda a, b: a * b,
+    "min": min,
+    "max": max,
+    "div": lambda a, b: -1 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
+    "rem": lambda a, b: a if b == 0 else (abs(a) % abs(b)) * (-1 if a < 0 else 1),
+}
+
+
+@pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
+@pytest.mark.parametrize("opcode", TWO)
+def test_two_integers(opcode: str, kind: str) -> None:
+    """Modulo 2^n. A division by zero is open, and all ones here; its remainder is not looked at."""
+    width = int(kind[1:])
+    columns = pairs(width)
+    rows = [(a, b) for a, b in zip(*columns, strict=True) if opcode != "rem" or b]
+    want = [TWO[opcode](read(a, kind), read(b, kind)) % (1 << width) for a, b in rows]
+    assert apply(f"{opcode}.{kind}", *map(list, zip(*rows, strict=True)), kind=KINDS[width]) == want
+
+
+@pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
+def test_upper_halves_of_products(kind: str) -> None:
+    width = int(kind[1:])
+    a, b = pairs(width)
+    product = [read(x, kind) * read(y, kind) for x, y in zip(a, b, strict=True)]
+    assert apply(f"mul.hi.{kind}", a, b, kind=KINDS[width]) == [(p >> width) % (1 << width) for p in product]
+    c = [x ^ 5 for x in b]
+    low, high = (apply(f"mad.{part}.{kind}", a, b, c, kind=KINDS[width]) for part in ("lo", "hi"))
+    assert low == [(p + z) % (1 << width) for p, z in zip(product, c, strict=True)]
+    assert high == [((p >> width) + z) % (1 << width) for p, z in zip(product, c, strict=True)]
+
+
+@pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32"])
+def test_wide_products(kind: str) -> None:
+    width = int(kind[1:])
+    narrow, wide = ("%h", "%r") if width == 16 else ("%r", "%d")
+    a, b = pairs(width)
+    c = [x * 3 + 1 for x in range(len(a))]
+    loads = "".join(f"\tld.global.b{width} {narrow}{5 + i}, [%d0+{8 * i}];\n" for i in range(2))
+    body = f"""{loads}
+	ld.global.b{2 * width} {wide}8, [%d0+16];
+	mad.wide.{kind} {wide}7, {narrow}5, {narrow}6, {wide}8;
+	mul.wide.{kind} {wide}6, {narrow}5, {narrow}6;
+	mov.b64 %d4, 0;
+	st.global.b64 [%d1], %d4;
+	st.global.b{2 * width} [%d1], {{}};"""
+    product = [read(x, kind) * read(y, kind) % (1 << 2 * width) for x, y in zip(a, b, strict=True)]
+    total = [(p + z) % (1 << 2 * width) for p, z in zip(product, c, strict=True)]
+    assert run(body.format(f"{wide}6"), a, b, c).tolist() == product
+    assert run(body.format(f"{wide}7"), a, b, c).tolist() == total
+
+
+@pytest.mark.parametrize("kind", ["s16x2", "u16x2"])
+@pytest.mark.parametrize("opcode", ["add", "min", "max"])
+def test_halves_of_a_word_are_apart(opcode: str, kind: str) -> None:
+    part = kind[:3]
+    a, b = pairs(16)
+    words = [[x << 16 | x ^ 0xFFFF for x in a], [y << 16 | y for y in b]]
+    want = []
+    for x, y in zip(a, b, strict=True):
+        upper = TWO[opcode](read(x, part), read(y, part)) % 65536
+        lower = TWO[opcode](read(x ^ 0xFFFF, part), read(y, part)) % 65536
+        want.append(upper << 16 | lower)
+    assert apply(f"{opcode}.{kind}", *words) == want
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+def test_one_integer(width: int) -> None:
+    a = edges(width)
+    mod = 1 << width
+    assert apply(f"abs.s{width}", a, kind=KINDS[width]) == [abs(signed(x, width)) % mod for x in a]
+    assert apply(f"neg.s{width}", a, kind=KINDS[width]) == [-signed(x, width) % mod for x in a]
+    assert apply(f"not.b{width}", a, kind=KINDS[width]) == [x ^ mod - 1 for x in a]
+
+
+def counted(opcode: str, width: int, values: list[int]) -> list[int]:
+    """An opcode of a word whose result is .u32."""
+    source = "%r5" if width == 32 else "%d5"
+    body = f"\tld.global.b{width} {source}, [%d0];\n\t{opcode} %r6, {source};\n\tcvt.u64.u32 %d9, %r6;\n"
+    return [int(v) for v in run(body + "\tst.global.b64 [%d1], %d9;", values)]
+
+
+@pytest.mark.parametrize("width", [32, 64])
+def test_counts_of_bits(width: int) -> None:
+    values = [*edges(width), *(1 << i for i in range(width)), *((1 << i) - 1 for i in range(width))]
+    assert counted(f"clz.b{width}", width, values) == [width - x.bit_length() for x in values]
+    assert counted(f"popc.b{width}", width, values) == [x.bit_count() for x in values]
+    reverse = [int(f"{x:0{width}b}"[::-1], 2) for x in values]
+    assert apply(f"brev.b{width}", values, kind=KINDS[width]) == reverse
+    for kind in (f"u{width}", f"s{width}"):
+        word = [~signed(x, width) if kind[0] == "s" and x >> width - 1 else x for x in values]
+        place = [(x.bit_length() - 1) % (1 << 32) for x in word]
+        assert counted(f"bfind.{kind}", width, values) == place
+        shift = [width - 1 - p if p < width else p for p in place]
+        assert counted(f"bfind.shiftamt.{kind}", width, values) == shift
+
+
+AMOUNTS = (0, 1, 15, 16, 31, 32, 33, 63, 64, 65, 255, 256, 0xFFFFFFFF)
+
+
+def shifted(opcode: str, width: int, rows: Sequence[tuple[int, int]]) -> list[int]:
+    name = {16: "%h", 32: "%r", 64: "%d"}[width]
+    body = f"""
+	ld.global.b{width} {name}5, [%d0];
+	ld.global.b32 %r7, [%d0+8];
+	{opcode} {name}6, {name}5, %r7;
+	mov.b64 %d9, 0;
+	st.global.b64 [%d1], %d9;
+	st.global.b{width} [%d1], {name}6;"""
+    return [int(v) for v in run(body, [a for a, _ in rows], [n for _, n in rows])]
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+def test_shifts_clamp_the_amount(width: int) -> None:
+    """9.7.8: amounts beyond the width are taken for the width, and the amount is 32 bits, not signed."""
+    rows = list(itertools.product(edges(width), AMOUNTS))
+    mod = 1 << width
+    assert shifted(f"shl.b{width}", width, rows) == [(a << min(n, width)) % mod for a, n in rows]
+    assert shifted(f"shr.u{width}", width, rows) == [a >> min(n, width) for a, n in rows]
+    assert shifted(f"shr.b{width}", width, rows) == [a >> min(n, width) for a, n in rows]
+    assert shifted(f"shr.s{width}", width, rows) == [(signed(a, width) >> min(n, width)) % mod for a, n in rows]
+
+
+@pytest.mark.parametrize("mode", ["wrap", "clamp"])
+def test_funnel_shifts(mode: str) -> None:
+    rows = list(itertools.product(edges(32)[::2], edges(32)[1::2], AMOUNTS))
+    columns = [list(c) for c in zip(*rows, strict=True)]
+    left, right = [], []
+    for low, high, amount in rows:
+        n = amount & 31 if mode == "wrap" else min(amount, 32)
+        left.append((((high << 32 | low) << n) >> 32) % (1 << 32))
+        right.append(((high << 32 | low) >> n) % (1 << 32))
+    assert apply(f"shf.l.{mode}.b32", *columns) == left
+    assert apply(f"shf.r.{mode}.b32", *columns) == right
+
+
+FIELDS = (0, 1, 5, 31, 32, 33, 63, 64, 65, 255, 256 + 4)
+
+
+@pytest.mark.parametrize("kind", ["u32", "s32", "u64", "s64"])
+def test_bit_fields(kind: str) -> None:
+    """bfe, bfi by the loops of the ISA; only the low eight bits of position and length count."""
+    width = int(kind[1:])
+    msb = width - 1
+    rows = list(itertools.product(edges(width), FIELDS, FIELDS))
+    extracted, inserted = [], []
+    for a, position, length in rows:
+        p, n = position & 0xFF, length & 0xFF
+        sign = 0 if kind[0] == "u" or n == 0 else a >> min(p + n - 1, msb) & 1
+        extracted.append(sum((a >> p + i & 1 if i < n and p + i <= msb else sign) << i for i in range(width)))
+        into = a ^ 0x0F0F0F0F0F0F0F0F & (1 << width) - 1
+        for i in range(n):
+            if p + i <= msb:
+                into = into & ~(1 << p + i) | (a >> i & 1 if i < width else 0) << p + i
+        inserted.append(into)
+    name = "%r" if width == 32 else "%d"
+    body = f"""
+	ld.global.b{width} {name}10, [%d0];
+	ld.global.b32 %r8, [%d0+8];
+	ld.global.b32 %r9, [%d0+16];
+	xor.b{width} {name}11, {name}10, 0x{0x0F0F0F0F0F0F0F0F & (1 << width) - 1:x};
+	{{}}
+	mov.b64 %d9, 0;
+	st.global.b64 [%d1], %d9;
+	st.global.b{width} [%d1], {name}12;"""
+    columns = [list(c) for c in zip(*rows, strict=True)]
+    assert run(body.format(f"bfe.{kind} {name}12, {name}10, %r8, %r9;"), *columns).tolist() == extracted
+    insert = body.format(f"bfi.b{width} {name}12, {name}10, {name}11, %r8, %r9;")
+    assert run(insert, *columns).tolist() == inserted
+
+
+def test_bytes_are_permuted() -> None:
+    """prmt without a mode: four bits choose each byte, the topmost repeats its sign."""
+    a, b = 0x83426180, 0x07F5E4C3
+    controls = [0x3210, 0x7654, 0x0123, 0xFEDC, 0xBA98, 0x5410, 0xFFFF3210, 0x8888, 0xF0F0, 0x0808, 0x4B2D]
+    both = [(b << 32 | a) >> 8 * i & 0xFF for i in range(8)]
+    want = []
+    for control in controls:
+        word = 0
+        for i in range(4):
+            nibble = control >> 4 * i & 15
+            byte = both[nibble & 7]
+            word |= ((0xFF if byte >> 7 else 0) if nibble & 8 else byte) << 8 * i
+        want.append(word)
+    assert apply("prmt.b32", [a] * len(controls), [b] * len(controls), controls) == want
+
+
+def test_every_table_of_three() -> None:
+    """lop3: bit (4a + 2b + c) of the immediate, for all 256 of them."""
+    a, b, c = 0xFF00F0F0, 0xF0F0CCCC, 0xCCAAAA55
+    lines = []
+    for lut in range(256):
+        lines += [f"\tlop3.b32 %r4, %r1, %r2, %r3, {lut};", f"\tst.global.b32 [%d1+{4 * lut}], %r4;"]
+    head = "\n".join(f"\tld.global.b32 %r{i + 1}, [%d0+{8 * i}];" for i in range(3))
+    only_first = "\tsetp.ne.u32 %p1, %r0, 0;\n\t@%p1 ret;"
+    words = run(f"{only_first}\n{head}\n" + "\n".join(lines), [a] * 128, [b] * 128, [c] * 128, threads=128)
+    found = [int(w) >> shift & 0xFFFFFFFF for w in words for shift in (0, 32)]
+    want = [sum((lut >> (4 * (a >> i & 1) + 2 * (b >> i & 1) + (c >> i & 1)) & 1) << i for i in range(32))
+            for lut in range(256)]  # fmt: skip
+    assert found == want
+
+
+# --- comparisons and floats ------------------------------------------------------------------------------------------
+
+NAN, INF, SIGN = 0x7FC00001, 0x7F800000, 0x80000000
+FLOATS = [0, SIGN, 1, SIGN | 1, 0x3F800000, 0xBF800000, 0x40000000, 0x7F7FFFFF, INF, SIGN | INF, NAN, 0xFFFFFFFF]
+ORDER: dict[str, Callable[[float, float], bool]] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+}  # fmt: skip
+
+
+def number(bits: int) -> float:
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+
+
+def pattern(x: float) -> int:
+    return int(struct.unpack("<I", struct.pack("<f", x))[0])
+
+
+def flushed(bits: int) -> int:
+    return bits & SIGN if bits & INF == 0 else bits
+
+
+def decided(test: str, a: int, b: int, ftz: bool = False) -> bool:
+    """9.7.6: ordered comparisons are false with a NaN, those with u are true; num and nan ask for it."""
+    x, y = (number(flushed(v) if ftz else v) for v in (a, b))
+    nan = math.isnan(x) or math.isnan(y)
+    if test in ("num", "nan"):
+        return nan == (test == "nan")
+    if test in ORDER:
+        return not nan and ORDER[test](x, y)
+    return nan or ORDER[test[:-1]](x, y)
+
+
+def predicate(line: str, kind: str, width: int, columns: Sequence[list[int]]) -> list[int]:
+    name = "%r" if width == 32 else "%d" if width == 64 else "%h"
+    body = f"""
+	ld.global.b{width} {name}5, [%d0];
+	ld.global.b{width} {name}6, [%d0+8];
+	setp.ne.u32 %p2, %r0, %r0;
+	{line.format(a=f"{name}5", b=f"{name}6")}
+	selp.b64 %d9, 1, 0, %p1;
+	st.global.b64 [%d1], %d9;"""
+    return [int(v) for v in run(body, *columns)]
+
+
+@pytest.mark.parametrize("ftz", [False, True])
+def test_float_comparisons(ftz: bool) -> None:
+    columns = [list(c) for c in zip(*itertools.product(FLOATS, repeat=2), strict=True)]
+    for test in [*ORDER, *(f"{name}u" for name in ORDER), "num", "nan"]:
+        want = [decided(test, a, b, ftz) for a, b in zip(*columns, strict=True)]
+        suffix = ".ftz.f32" if ftz else ".f32"
+        assert predicate(f"setp.{test}{suffix} %p1, {{a}}, {{b}};", "f32", 32, columns) == want, test
+        if not ftz:
+            assert apply(f"set.{test}.u32.f32", *columns) == [0xFFFFFFFF * w for w in want], test
+            assert apply(f"set.{test}.f32.f32", *columns) == [0x3F800000 * w for w in want], test
+
+
+@pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
+def test_integer_comparisons(kind: str) -> None:
+    """lo, ls, hi, hs are lt, le, gt, ge of unsigned words."""
+    width = int(kind[1:])
+    columns = pairs(width)
+    names = {name: name for name in ORDER} | (
+        {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"} if kind[0] == "u" else {}
+    )
+    for name, test in names.items():
+        want = [ORDER[test](read(a, kind), read(b, kind)) for a, b in zip(*columns, strict=True)]
+        assert predicate(f"setp.{name}.{kind} %p1, {{a}}, {{b}};", kind, width, columns) == want, name
+
+
+def test_a_comparison_is_joined_to_a_predicate() -> None:
+    columns = [[0, 0, 1, 1], [0, 1, 0, 1]]
+    yes = "setp.eq.u32 %p3, %r0, %r0;\n\t"
+    for how, join in (("and", int.__and__), ("or", int.__or__), ("xor", int.__xor__)):
+        for name, other in (("%p2", 0), ("%p3", 1), ("!%p2", 1)):
+            line = f"{yes}setp.eq.{how}.s32 %p1, {{a}}, {{b}}, {name};"
+            assert predicate(line, "s32", 32, columns) == [
+                join(int(a == b), other) for a, b in zip(*columns, strict=True)
+            ], how
+
+
+def same(found: int, want: float) -> bool:
+    """A result of float32: the value and its sign, or the canonical NaN."""
+    return found == 0x7FFFFFFF if math.isnan(want) else found == pattern(want)
+
+
+def rounded(exact: Fraction) -> float:
+    """To float32, to nearest even; an overflow is infinite."""
+    if exact == 0:
+        return 0.0
+    size = abs(exact)
+    exponent = max(math.floor(math.log2(size)) - 23, -149) if size < 2**128 else 105
+    while size >= Fraction(2) ** (exponent + 24):
+        exponent += 1
+    unit = Fraction(2) ** exponent
+    count = round(size / unit)  # to even
+    if count * unit >= Fraction(2) ** 128:
+        return math.copysign(math.inf, exact)
+    return math.copysign(float(count * unit), exact)
+
+
+def ieee(a: float, b: float, opcode: str) -> float:
+    """IEEE 754 without NumPy: exact, then rounded once."""
+    if math.isnan(a) or math.isnan(b):
+        return math.nan
+    if opcode == "sub":
+        return ieee(a, -b, "add")
+    if opcode == "add":
+        if math.isinf(a) or math.isinf(b):
+            return a + b
+        return rounded(Fraction(a) + Fraction(b)) if a + b or a != -b else (-0.0 if str(a) == str(b) == "-0.0" else 0.0)
+    sign = math.copysign(1, a) * math.copysign(1, b)
+    if opcode == "mul":
+        if math.isinf(a) or math.isinf(b):
+            return math.nan if 0 in (a, b) else sign * math.inf
+        return math.copysign(rounded(Fraction(a) * Fraction(b)), sign)
+    if b == 0 or math.isinf(a):
+        return math.nan if a == 0 or (math.isinf(b) and math.isinf(a)) else sign * math.inf
+    return math.copysign(0.0 if math.isinf(b) else rounded(Fraction(a) / Fraction(b)), sign)
+
+
+MANY = [
+    *FLOATS,
+    0x00800000,
+    0x807FFFFF,
+    0x34000000,
+    0x33800000,
+    0x3F800001,
+    0x3EAAAAAB,
+    0xC3E00000,
+    0x4B800001,
+    0x00000003,
+]
+
+
+@pytest.mark.parametrize("ftz", [False, True])
+@pytest.mark.parametrize("opcode", ["add", "sub", "mul", "div"])
+def test_float_arithmetic(opcode: str, ftz: bool) -> None:
+    columns = [list(c) for c in zip(*itertools.product(MANY, repeat=2), strict=True)]
+    suffix = ".rn" if opcode == "div" else ""
+    found = apply(f"{opcode}{suffix}{'.ftz' if ftz else ''}.f32", *columns)
+    for a, b, got in zip(*columns, found, strict=True):
+        x, y = (number(flushed(v) if ftz else v) for v in (a, b))
+        want = ieee(x, y, opcode)
+        assert same(got, number(flushed(pattern(want))) if ftz else want), (hex(a), hex(b), hex(got))
+
+
+@pytest.mark.parametrize("opcode", ["min", "max"])
+@pytest.mark.parametrize("flags", ["", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs", ".ftz"])
+def test_extremes(opcode: str, flags: str) -> None:
+    """A NaN gives way to a number, unless .NaN; -0 is below +0; .xorsign.abs: of magnitudes, and both signs."""
+    columns = [list(c) for c in zip(*itertools.product(FLOATS, repeat=2), strict=True)]
+    for a, b, got in zip(*columns, apply(f"{opcode}{flags}.f32", *columns), strict=True):
+        x, y = (flushed(v) if "ftz" in flags else v for v in (a, b))
+        sign = (x ^ y) & SIGN
+        if "abs" in flags:
+            x, y = x & ~SIGN, y & ~SIGN
+        nans = [v & ~SIGN > INF for v in (x, y)]
+        if all(nans) or (any(nans) and "NaN" in flags):
+            assert got == 0x7FFFFFFF, (hex(a), hex(b))
+            continue
+        key = [(number(v), v & SIGN == 0) for v in (x, y)]
+        first = nans[1] or (not nans[0] and (key[0] <= key[1] if opcode == "min" else key[0] >= key[1]))
+        want = x if first else y
+        assert got == (want | sign if "abs" in flags else want), (hex(a), hex(b), hex(got))
+
+
+def test_signs_saturation_and_roots() -> None:
+    assert apply("abs.f32", FLOATS) == [x & ~SIGN for x in FLOATS]
+    assert apply("neg.f32", FLOATS) == [x ^ SIGN for x in FLOATS]
+    assert apply("neg.ftz.f32", [1, SIGN | 1, 0x3F800000]) == [SIGN, 0, 0xBF800000]
+    pairs_of = [list(c) for c in zip(*itertools.product(FLOATS, repeat=2), strict=True)]
+    assert apply("copysign.f32", *pairs_of) == [a & SIGN | b & ~SIGN for a, b in zip(*pairs_of, strict=True)]
+    given = [0, SIGN, 1, 0x3F000000, 0x3F800000, 0x3F800001, 0xBF800000, INF, SIGN | INF, NAN]
+    want = [0, 0, 1, 0x3F000000, 0x3F800000, 0x3F800000, 0, 0x3F800000, 0, 0]
+    assert apply("add.sat.f32", given, [SIGN] * 10) == want
+    assert apply("mul.sat.f32", given, [0x3F800000] * 10) == want
+    assert apply("fma.rn.sat.f32", given, [0x3F800000] * 10, [SIGN] * 10) == want
+    for bits, got in zip(MANY, apply("sqrt.rn.f32", MANY), strict=True):
+        x = number(bits)
+        assert same(got, x if x == 0 else math.sqrt(x) if math.isinf(x) and x > 0 else nearest_root(x)), hex(bits)
+    for bits, got in zip(MANY, apply("rcp.rn.f32", MANY), strict=True):
+        assert same(got, ieee(1.0, number(bits), "div")), hex(bits)
+
+
+def nearest_root(x: float) -> float:
+    """The square root rounded once: an integer root of 80 bits is far from any tie, or exact."""
+    if not x >= 0:
+        return math.nan
+    exact = Fraction(x)
+    return rounded(Fraction(math.isqrt(int(exact * 2**400)), 2**200))
+
+
+# --- conversions -----------------------------------------------------------------------------------------------------
+
+ROUND: dict[str, Callable[[Fraction], int]] = {
+    "rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil,
+}  # fmt: skip
+REALS = [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997, 127.5, -128.5, 255.5, 32767.5, 65535.5, 2.0**31,
+         -(2.0**31), 2147483520.0, 4294967040.0, 2.0**32, 1e10, -1e10, 2.0**63, -(2.0**63), 2.0**64, 3e38, 1e-40,
+         -1e-40, math.inf, -math.inf, math.nan]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ROUND)
+@pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
+def test_floats_to_integers_clamp(kind: str, how: str) -> None:
+    """9.7.9.21: beyond the range the nearest end, and a NaN is 0."""
+    width = int(kind[1:])
+    name = {16: "%h6", 32: "%r6", 64: "%d6"}[width]
+    body = f"""
+	ld.global.b32 %r5, [%d0];
+	cvt.{how}.{kind}.f32 {name}, %r5;
+	mov.b64 %d9, 0;
+	st.global.b64 [%d1], %d9;
+	st.global.b{width} [%d1], {name};"""
+    bits = [pattern(x) for x in REALS]
+    want = []
+    for x in map(number, bits):
+        if math.isnan(x):
+            want.append(0)
+        elif math.isinf(x):
+            want.append(clamp(1 << 80 if x > 0 else -(1 << 80), kind) % (1 << width))
+        else:
+            want.append(clamp(ROUND[how](Fraction(x)), kind) % (1 << width))
+    assert run(body, bits).tolist() == want
+
+
+@pytest.mark.parametrize("how", ROUND)
+def test_floats_to_whole_floats(how: str) -> None:
+    """The sign stays, of zeros too."""
+    bits = [pattern(x) for x in REALS]
+    found = apply(f"cvt.{how}.f32.f32", bits)
+    for b, got in zip(bits, found, strict=True):
+        x = number(b)
+        if math.isfinite(x):
+            assert got == pattern(math.copysign(float(ROUND[how](Fraction(x))), x)), hex(b)
+        else:
+            assert same(got, x), hex(b)
+    small = [1, SIGN | 1, 0x3F000000]
+    want = {"rpi": [0, SIGN, 0x3F800000], "rmi": [0, SIGN, 0], "rni": [0, SIGN, 0], "rzi": [0, SIGN, 0]}[how]
+    assert apply(f"cvt.{how}.ftz.f32.f32", small) == want
+
+
+@pytest.mark.parametrize("kind", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
+def test_integers_to_floats_round_to_even(kind: str) -> None:
+    width = int(kind[1:])
+    name = {8: "%h5", 16: "%h5", 32: "%r5", 64: "%d5"}[width]
+    values = [*edges(width), *(v for v in (0x1000001, 0x1000003, 0xFF000001, (1 << 39) + (1 << 15)) if v < 1 << width)]
+    body = f"""
+	ld.global.b{max(width, 16)} {name}, [%d0];
+	cvt.rn.f32.{kind} %r6, {name};
+	cvt.u64.u32 %d9, %r6;
+	st.global.b64 [%d1], %d9;"""
+    assert run(body, values).tolist() == [pattern(rounded(Fraction(read(v, kind)))) for v in values]
+
+
+@pytest.mark.parametrize("source", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
+@pytest.mark.parametrize("to", ["u16", "s16", "u32", "s32", "u64", "s64", "sat.s8", "sat.u8", "sat.s16", "sat.u32"])
+def test_integers_to_integers(to: str, source: str) -> None:
+    """Extended by the sign of the source, cut off, or clamped; a result narrower than its register is extended."""
+    narrow, width, kind = int(source[1:]), int(to.rpartition(".")[2][1:]), to.rpartition(".")[2]
+    register = {8: "%h", 16: "%h", 32: "%r", 64: "%d"}
+    held = max(width, 16)
+    body = f"""
+	ld.global.b{max(narrow, 16)} {register[narrow]}5, [%d0];
+	cvt.{to}.{source} {register[width]}6, {register[narrow]}5;
+	mov.b64 %d9, 0;
+	st.global.b64 [%d1], %d9;
+	st.global.b{held} [%d1], {register[width]}6;"""
+    values = edges(narrow)
+    exact = [read(v, source) for v in values]
+    results = [clamp(x, kind) if to.startswith("sat") else x for x in exact]
+    want = [read(x % (1 << width), kind) % (1 << held) for x in results]
+    assert run(body, values).tolist() == want
+
+
+# --- warps -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
+def test_shuffles_by_the_pseudocode(mode: str) -> None:
+    """9.7.9.6, shfl.sync: segments by c[12:8], a bound by c[4:0]; a lane beyond the bound reads itself."""
+    for b, c in itertools.product(
+        (0, 1, 3, 8, 16, 31), (0x001F, 0x0000, 0x1000, 0x101F, 0x181F, 0x1C1F, 0x1800, 0x0007)
+    ):
+        body = f"""
+	mul.lo.u32 %r3, %r0, 10;
+	shfl.sync.{mode}.b32 %r1|%p1, %r3, {b}, {c}, -1;
+	selp.b32 %r2, 1, 0, %p1;
+	st.global.v2.b32 [%d1], {{%r1, %r2}};"""
+        want = []
+        for lane in range(32):
+            bound, segment = c & 31, c >> 8 & 31
+            highest = (lane & segment) | (bound & ~segment)
+            lowest = lane & segment
+            if mode == "up":
+                j = lane - b
+                valid = j >= highest
+            elif mode == "down":
+                j = lane + b
+                valid = j <= highest
+            elif mode == "bfly":
+                j = lane ^ b
+                valid = j <= highest
+            else:
+                j = lowest | (b & ~segment)
+                valid = j <= highest
+            want.append((j if valid else lane) * 10 | int(valid) << 32)
+        assert run(body).tolist() == want, (b, hex(c))
