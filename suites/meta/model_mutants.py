@@ -2,7 +2,35 @@
 
 from __future__ import annotations
 
-EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {}
+EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
+    "arrays are (waves, lanes): axis 1 is the last one": {"lanes": ("-1 becomes 1",)},
+    "a direction is 1 or -1, of which only the sign is looked at": {
+        "bands": (
+            "toward < 0 becomes toward <= 0",
+            "0 becomes 1 in toward < 0",
+            "1 becomes 2 in _directed(true + error, 1)",
+            "1 becomes 2 in -1",
+        ),
+    },
+    "where the two are equal, both arms are the same number": {
+        "bands": (
+            "np.abs(center) > count * unit becomes np.abs(center) >= count * unit",
+            "reals(low) > value becomes reals(low) >= value",
+            "reals(high) < value becomes reals(high) <= value",
+        ),
+        "nvidia_approx": ("value > 0.5 becomes value >= 0.5", "value < 2 becomes value <= 2"),
+    },
+    "of zero and of one the nearest binary32 is the number itself": {"bands": ("0 becomes 1 in true == 0",)},
+    "a multiple of pi is no binary32": {
+        "nvidia_approx": (
+            "size <= 2 * np.pi becomes size < 2 * np.pi",
+            "size <= 100 * np.pi becomes size < 100 * np.pi",
+        ),
+    },
+    "where nothing is stated any band wider than [-1, 1] will do": {
+        "nvidia_approx": ("2.0 becomes 3.0 in np.where(size <= 100 * np.pi, 2.0 ** (-14.7), 2.0)",),
+    },
+}
 EQUIVALENT = {
     f"{m}: {what}" for covered in EQUIVALENT_FOR.values() for m, changes in covered.items() for what in changes
 }

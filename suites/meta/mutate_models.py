@@ -1,41 +1,48 @@
 """Mutate the models of instructions, one small change at a time, and see whether their tests notice.
 
 ``python -m narrowgauge.suites.meta.mutate_models [MODULE…]`` prints the survivors that are not listed as equivalent in
-suites/meta/model_mutants.py and exits with 1 where there are any. All modules take about half an hour of one core.
-Each mutant lives in a process of its own, forked from this one, and runs the tests until one of them fails.
+suites/meta/model_mutants.py and exits with 1 where there are any. Each mutant lives in a process of its own, forked
+from this one. Tests are called without pytest, which is too slow for a thousand mutants: those that take fixtures are
+left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import importlib
+import itertools
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from decimal import getcontext
+from typing import Any
 
-import numpy as np  # noqa: F401  imported once, before the forks
+import numpy as np
 import pytest
 
+# Imported once, before the forks.
+from narrowgauge.reference import behaviour, codec, fast_codec, inputs, judge, message  # noqa: F401
 from narrowgauge.suites.meta.model_mutants import EQUIVALENT
 from narrowgauge.suites.meta.mutation import Finder, Mutant, mutants
 
-HERE = Path(__file__).parent
 #: the modules, and the tests that look at each, the quickest first
-BY_HAND, REFERENCE = "test_models.py", "test_models_reference.py"
-EMULATED = ("test_emulator_models.py", "test_emulator_ptx.py", "test_emulator_ptx_wide.py", "test_emulator_opcodes.py")
+BY_HAND, REFERENCE = ("test_models", "test_models_bands"), ("test_models_reference",)
+EMULATED = ("test_emulator_ptx_words", "test_emulator_ptx", "test_emulator_ptx_wide", "test_emulator_models")
 TESTS: dict[str, tuple[str, ...]] = {
-    "amd": (BY_HAND, REFERENCE),
-    "amd_plain": (BY_HAND, REFERENCE),
-    "answers": (BY_HAND, REFERENCE, *EMULATED),
-    "bands": (BY_HAND, *EMULATED),
-    "lanes": ("test_models_lanes.py",),
-    "nvidia": (BY_HAND, REFERENCE),
-    "nvidia_approx": (BY_HAND, *EMULATED),
+    "lanes": ("test_models_lanes",),
+    "bands": BY_HAND,
+    "nvidia_approx": BY_HAND,
+    "answers": (*BY_HAND, *REFERENCE),
+    "rounding_ieee": (*EMULATED, *REFERENCE),
     "ptx_arithmetic": EMULATED,
-    "rounding": (BY_HAND, REFERENCE),
-    "rounding_ieee": (BY_HAND, REFERENCE, *EMULATED),
+    "amd_plain": (*BY_HAND, *REFERENCE),
+    "amd": (*BY_HAND, *REFERENCE),
+    "nvidia": (*BY_HAND, *REFERENCE),
+    "rounding": (*BY_HAND, *REFERENCE),
 }
 LIMIT = 120  #: seconds after which a mutant that does not end is taken for noticed
 
@@ -49,21 +56,48 @@ def survives(mutant: Mutant | None, tests: Sequence[str]) -> bool:
     """Whether no test fails. What cannot even be imported, or does not end, is noticed. None changes nothing."""
     child = os.fork()
     if child == 0:
-        os._exit(_tested(mutant, tests))
+        signal.alarm(LIMIT)
+        try:
+            _run(mutant, tests)
+        except BaseException as error:
+            if mutant is None:
+                print("without a mutant:", *traceback.format_exception(error))
+            os._exit(1)
+        os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def _tested(mutant: Mutant | None, tests: Sequence[str]) -> int:
-    signal.alarm(LIMIT)
+def _run(mutant: Mutant | None, tests: Sequence[str]) -> None:
     if mutant is not None:
         assert f"narrowgauge.{mutant.module}" not in sys.modules
         sys.meta_path.insert(0, Finder(f"narrowgauge.{mutant.module}", mutant.tree()))
-    files = [str(HERE / test) for test in tests]
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        # The fuzzer's kernels take seconds and would fail for no other reason than the tests do.
-        chosen = ["-k", "not random_kernels and not fuzzer", "-m", "meta"]
-        quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this process has imported the package already
-        return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *quiet, *chosen, *files]))
+    getcontext().prec = 200  # what the fixture of test_models_bands sets
+    for name in tests:
+        module = importlib.import_module(f"narrowgauge.suites.meta.{name}")
+        for test, arguments in _calls(module):
+            with warnings.catch_warnings(), np.errstate(**np.geterr()):
+                warnings.simplefilter("error" if mutant is None else "ignore")
+                test(**arguments)
+
+
+def _calls(module: types.ModuleType) -> Iterator[tuple[Callable[..., None], dict[str, Any]]]:
+    """The tests of a module with each of their parameters."""
+    for name, test in list(vars(module).items()):
+        if not name.startswith("test_") or not isinstance(test, types.FunctionType):
+            continue
+        axes = [list(_axis(mark)) for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+        for chosen in itertools.product(*axes):
+            arguments = {key: value for part in chosen for key, value in part.items()}
+            if arguments.keys() == set(test.__code__.co_varnames[: test.__code__.co_argcount]):
+                yield test, arguments
+
+
+def _axis(mark: pytest.Mark) -> Iterator[dict[str, Any]]:
+    names, rows = mark.args[0], mark.args[1]
+    names = [part.strip() for part in names.split(",")] if isinstance(names, str) else list(names)
+    for row in rows:
+        values = row.values if hasattr(row, "marks") else row if len(names) > 1 else (row,)
+        yield dict(zip(names, values, strict=True))
 
 
 def main() -> None:

@@ -215,3 +215,21 @@ def test_packed_answers_are_every_combination() -> None:
     word = packed([Answers(words(1), (words(2),)), Answers(words(3)), Answers(words(4), (words(5),))], 8)
     assert word.first.tolist() == [0x040301]
     assert {int(other[0]) for other in word.others} == {0x040302, 0x050301, 0x050302}
+
+
+def ends(name: str, *operands: float) -> tuple[int, int, int]:
+    """The first answer and both ends, as patterns."""
+    band = NVIDIA[name].run(*(np.array([x], np.float32).view(np.uint32) for x in operands))
+    assert isinstance(band, Band)
+    return int(band.first[0]), int(band.low[0]), int(band.high[0])
+
+
+def test_where_the_stated_ranges_end() -> None:
+    assert ends("div.approx.f32", 1.0, 2.0**-126) == tuple(pattern(2.0**126) + n for n in (0, -4, 2))
+    assert ends("div.approx.f32", 1.0, 0.0) == (INFINITE, INFINITE, INFINITE)
+    assert ends("div.approx.f32", 1.0, 2.0**-127)[1:] == (SIGN | INFINITE, INFINITE)
+    first, low, high = ends("lg2.approx.f32", 2.9)  # 2^-22 of 1.536 are 3.07 units
+    assert (first - low, high - first) == (3, 3)
+    largest = np.array([float(np.finfo(np.float32).max)])
+    assert within_ulp(largest, 2).high.tolist() == [INFINITE]
+    assert within_ulp(-largest, 2).low.tolist() == [SIGN | INFINITE]

@@ -1,7 +1,0 @@
-import pytest
-
-pytestmark = pytest.mark.meta
-
-
-def test_x() -> None:
-    pass
