@@ -165,6 +165,8 @@ def rounded(exact: Fraction, kind: str, sign: float = 1.0) -> int:
     precision, largest, _, width = FORMATS[kind]
     top = 1 << width - 1
     negative = top if exact < 0 or (exact == 0 and math.copysign(1, sign) < 0) else 0
+    if exact == 0:
+        return negative
     size = abs(exact)
     near = size.numerator.bit_length() - size.denominator.bit_length() - precision
     exponent = max(near, 1 - largest - (precision - 1))
