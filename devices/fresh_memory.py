@@ -67,7 +67,12 @@ def written(tensor: Any, data: Any) -> Any:
         return None
     if known.written is None:
         known.written = np.zeros(known.size, bool)
-    if known.size != data.size or known.version != tensor._version or (data[~known.written] != known.pattern).any():
+    if (
+        tensor.is_inference()
+        or known.size != data.size
+        or known.version != tensor._version
+        or (data[~known.written] != known.pattern).any()
+    ):
         del _fresh[address]
         return None
     return known.written
@@ -111,6 +116,6 @@ def _fill_torch(torch: Any, raw_empty: Callable[..., Any], fresh: Any) -> None:
         return
     memory = raw_empty(0, dtype=torch.uint8, device=fresh.device).set_(fresh.untyped_storage())
     memory.fill_(_pattern)
-    if _pattern is not None:
+    if _pattern is not None and not fresh.is_inference():  # these have no version counter
         storage = fresh.untyped_storage()
         _fresh[storage.data_ptr()] = _Fresh(storage.nbytes(), fresh._version, _pattern)

@@ -115,8 +115,8 @@ class Accesses:
         warp = block * self.warps + lanes % self.threads // self.warp + 1
         return warp.astype(np.int64), block.astype(np.int64), self.free[here]
 
-    def _stamp(self, who: Array) -> Array:
-        stamp: Array = np.int64(self.now << _TIME) | who
+    def _stamp(self, who: Array | np.int64) -> Array:
+        stamp: Array = np.int64(self.now << _TIME) | np.asarray(who)
         return stamp
 
     def _block_of(self, mark: Array) -> Array:
@@ -132,7 +132,8 @@ class Accesses:
         if mine.all():
             return mine
         before: Array = (self._block_of(mark) == block) & (mark >> _TIME < self.since[block - self.first])
-        return mine | before
+        ordered: Array = mine | before
+        return ordered
 
     def _note(self, reader: Array, at: Array, me: Array, block: Array) -> None:
         """Write down readers: one warp, several of a block, or of several blocks."""
@@ -140,7 +141,7 @@ class Accesses:
         new = self._stamp(me)
         if old.any():
             same_block = self._block_of(old) == block
-            merged = np.where(same_block, self._stamp(block | _BLOCK), self._stamp(np.broadcast_to(_SEVERAL, me.shape)))
+            merged = np.where(same_block, self._stamp(block | _BLOCK), self._stamp(_SEVERAL))
             new = np.where(self._ordered(old, me, block), new, merged)
         reader[at] = new
         back = reader[at]

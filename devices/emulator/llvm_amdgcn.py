@@ -1,4 +1,4 @@
-"""AMD's intrinsics: numbers of threads, lanes of a wave, MODE, and what the launch passes."""
+"""AMD's intrinsics: numbers of threads, lanes of a wave, conversions to and from fp8, MODE."""
 
 from __future__ import annotations
 
@@ -176,6 +176,9 @@ def swap(size: Any) -> Builder:
         return effect
 
     return build
+
+
+# --- others ----------------------------------------------------------------------------------------------------------
 
 
 def permute_bytes(b: Build) -> Effect:

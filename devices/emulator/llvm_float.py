@@ -28,6 +28,7 @@ NUMBERS: dict[str, np.dtype[Any]] = {
     "float": np.dtype(np.float32),
     "double": np.dtype(np.float64),
 }
+UNITS = (0x3C00, 0xBC00)  #: 1 and -1 of float16: a quotient of them is a reciprocal
 LAYOUTS = {"half": r.F16, "bfloat": r.BF16}
 QUIET: dict[str, Any] = {"float": np.uint32(0x7FC00000), "half": np.uint16(0x7E00), "double": np.uint64(0x7FF8 << 48)}
 

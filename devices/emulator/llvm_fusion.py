@@ -20,18 +20,22 @@ from narrowgauge.devices.emulator.llvm_text import Value
 
 #: additions in AMDGCN text, by the width of the number and whether there are two
 _ADDITION = re.compile(r"^\s.*?\b[vs]_(?P<two>pk_)?(?:add|sub|subrev)(?:_num)?_(?P<kind>f16|f32|f64|bf16)(?:_|\b)")
+_VECTOR = re.compile(r"\.v\d+(?=f\d+$)")
 _DUAL = re.compile(r"\bv_dual_(?:add|sub|subrev)_(f32)(?:_|\b)")
 #: products pass through these: a sum of what comes out may or may not be fused
 THROUGH = ("fneg", "extractelement", "insertelement", "shufflevector", "fpext", "bitcast", "select", "fptrunc")
 #: targets that multiply and add two float32 at once
 PACKED = ("gfx90a", "gfx942", "gfx950", "gfx1250")
-#: functions of float32 that the code generator writes out, and how many additions that takes; of others unknown
-EXPANDED = {
-    "llvm.exp2.f32": 1, "llvm.log2.f32": 1, "llvm.exp.f32": 2, "llvm.log.f32": 2, "llvm.log10.f32": 2,
-    "llvm.sqrt.f32": 0,
+#: what the code generator writes out, and the additions that it takes, of which kind; the same on all targets, as
+#: suites/meta/test_emulator_llvm_fusion.py compiles them
+EXPANDED: dict[str, tuple[str, int]] = {
+    **{f"llvm.{name}.f32": ("f32", 2) for name in ("exp", "exp10", "log", "log10")},
+    "llvm.exp2.f32": ("f32", 1), "llvm.log2.f32": ("f32", 1),
+    "llvm.round.f32": ("f32", 2), "llvm.round.f64": ("f64", 2),
+    "frem float": ("f32", 2), "frem double": ("f64", 2), "fdiv half": ("f32", 1),
+    "sitofp i64 double": ("f64", 1), "uitofp i64 double": ("f64", 1),
 }  # fmt: skip
-UNKNOWN = ("llvm.exp", "llvm.log", "llvm.pow", "llvm.sin", "llvm.cos", "llvm.sqrt", "frem")
-_TWO = {"half": 0x4000, "float": 0x40000000, "double": 0x4000000000000000, "bfloat": 0x4000}
+TWO = {"half": 0x4000, "bfloat": 0x4000, "float": 0x40000000, "double": 0x4000 << 48}
 _KINDS = {"half": "f16", "float": "f32", "double": "f64", "bfloat": "bf16"}
 
 
@@ -65,16 +69,16 @@ class Products:
     known: dict[str, Product] = field(default_factory=dict)
     separate: Counter[str] = field(default_factory=Counter)  #: additions that stay, by kind
     near: dict[str, str] = field(default_factory=dict)  #: what a product went through, and its block
+    doubled: dict[str, tuple[str, int]] = field(default_factory=dict)  #: kind and number of additions x + x for x * 2
+    fused: Counter[str] = field(default_factory=Counter)  #: uses of a product that a fused sum took away
     candidates: int = 0  #: sums of a product, or of what one went through
-    countable: bool = True  #: whether all other additions are known
 
-    def multiplied(self, name: str, product: Product) -> None:
-        """Note a product. One with 2.0 becomes a sum of two equal ones, which is exact and never fused."""
-        kind = product.second[0].kind
-        if all(part.constant == _TWO.get(kind) for part in product.second):
-            self.separate[_KINDS[kind]] += len(product.second)
-        else:
-            self.known[name] = product
+    def product(self, name: str, block: str, values: tuple[Value, Value]) -> None:
+        """Note a product. One with 2 becomes x + x, unless fused sums are all that it is for."""
+        self.known[name] = Product(values[0], values[1], False, block)
+        kind = values[0][0].kind
+        if twos := sum(TWO[kind] in (one.constant, other.constant) for one, other in zip(*values, strict=True)):
+            self.doubled[name] = ("f32" if kind == "bfloat" and not self.bf16 else _KINDS[kind], twos)
 
     def sum(self, opcode: str, block: str, names: tuple[str, str], values: tuple[Value, Value]) -> Fused | None:
         """What becomes of fadd or fsub of two operands: a fused operation, or None."""
@@ -88,6 +92,8 @@ class Products:
         if left and right and self.uses[names[0]] > self.uses[names[1]]:
             left = None
         minus = opcode == "fsub"
+        if left or right:
+            self.fused[names[0] if left else names[1]] += 1
         if left:
             return Fused(left, left.negative, values[1], minus)
         if right:
@@ -101,14 +107,15 @@ class Products:
 
     def settled(self, amdgcn: str) -> bool:
         """Whether the code generator left just these additions."""
-        return not self.candidates or (self.countable and additions(amdgcn) == +self.separate)
+        expected = Counter(self.separate)
+        for name, (kind, count) in self.doubled.items():
+            expected[kind] += count if self.uses[name] > self.fused[name] else 0
+        return not self.candidates or additions(amdgcn) == +expected
 
-    def called(self, name: str) -> None:
-        """Note an opcode or function that the code generator may write out with additions."""
-        if name in EXPANDED:
-            self.separate["f32"] += EXPANDED[name]
-        elif name.startswith(UNKNOWN):
-            self.countable = False
+    def called(self, name: str, count: int) -> None:
+        """Note an opcode or function that the code generator may write out with additions, for so many numbers."""
+        kind, each = EXPANDED.get(_VECTOR.sub(".", name), ("f32", 0))
+        self.separate[kind] += count * each
 
 
 def additions(amdgcn: str) -> Counter[str]:

@@ -13,17 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from narrowgauge.contracts.outcome import NotExecuted
-from narrowgauge.devices.emulator import (
-    llvm_amdgcn,
-    llvm_convert,
-    llvm_float,
-    llvm_integer,
-    llvm_memory,
-    llvm_narrowing,
-)
+from narrowgauge.devices.emulator import llvm_amdgcn, llvm_convert, llvm_float, llvm_integer, llvm_memory, llvm_narrow
 from narrowgauge.devices.emulator.engine import Instruction, Machine, Program
 from narrowgauge.devices.emulator.llvm_build import Build, Builder, Effect, nothing
-from narrowgauge.devices.emulator.llvm_fusion import PACKED, THROUGH, Product, Products
+from narrowgauge.devices.emulator.llvm_fusion import PACKED, THROUGH, Products
 from narrowgauge.devices.emulator.llvm_text import (
     HELD,
     Kinds,
@@ -38,7 +31,7 @@ from narrowgauge.devices.emulator.llvm_text import (
 from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.ptx import Parameter
 
-_ROOMS = (llvm_integer, llvm_float, llvm_convert, llvm_memory, llvm_amdgcn, llvm_narrowing)
+_ROOMS = (llvm_integer, llvm_float, llvm_convert, llvm_memory, llvm_amdgcn, llvm_narrow)
 OPCODES: dict[str, Builder] = {name: made for room in _ROOMS for name, made in getattr(room, "OPCODES", {}).items()}
 CALLS: dict[str, Builder] = {name: made for room in _ROOMS for name, made in room.CALLS.items()}
 #: functions that give one of their operands: what a flag promises is open in the sign of a zero alone, and kept
@@ -190,13 +183,13 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
     build = Build(opcode, name, tokens, body.named, body.target)
     if opcode == "call":
         builder = _call(build)
-        body.products.called(build.opcode)
+        body.products.called(build.opcode, len(build.kinds))
         if build.opcode in BARRIERS:
             body.drafts.append(_Draft(Instruction(line, where, nothing, "barrier")))
             return None
     elif opcode in OPCODES:
         builder = OPCODES[opcode]
-        body.products.called(opcode)
+        _written_out(build, body.products)
         if (fused := _contraction(build, block, body)) is not None:
             body.drafts.append(_Draft(Instruction(line, where, fused)))
             return None
@@ -208,6 +201,21 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
     if effect is not None:
         body.drafts.append(_Draft(Instruction(line, where, effect)))
     return None
+
+
+def _written_out(build: Build, products: Products) -> None:
+    """Note an opcode that the code generator may write out with additions."""
+    if build.opcode not in ("frem", "fdiv", "sitofp", "uitofp"):
+        return
+    ahead = replace(build, tokens=build.tokens.ahead(), flags=set())
+    llvm_float.flags(ahead, "nnan", "ninf")
+    ahead.tokens.accept("nneg")
+    kinds = ahead.tokens.type()
+    name, parts = f"{build.opcode} {kinds[0]}", ahead.tokens.value(kinds)
+    if build.opcode.endswith("fp"):
+        ahead.tokens.expect("to")
+        name = f"{name} {ahead.tokens.type()[0]}"
+    products.called(name, sum(name != "fdiv half" or part.constant not in llvm_float.UNITS for part in parts))
 
 
 def _contraction(build: Build, block: str, body: _Body) -> Effect | None:
@@ -225,7 +233,7 @@ def _contraction(build: Build, block: str, body: _Body) -> Effect | None:
         values.append(ahead.tokens.value(kinds))
         ahead.tokens.accept(",")
     if build.opcode == "fmul":
-        body.products.multiplied(build.name, Product(values[0], values[1], False, block))
+        body.products.product(build.name, block, (values[0], values[1]))
         return None
     fused = body.products.sum(build.opcode, block, (names[0], names[1]), (values[0], values[1]))
     if fused is not None and not body.fusion and "contract" in ahead.flags:

@@ -72,10 +72,7 @@ def load(b: Build) -> Effect:
 
     def effect(machine: Machine, active: Active) -> None:
         at, lanes, here = _lanes(machine, address(machine), active, space)
-        who: Array | None = lanes
-        if in_order:  # accesses by which blocks keep in step with others race with nothing
-            machine.memory.accesses.in_step(lanes)
-            who = None
+        who = _accessing(machine, lanes, in_order)
         for i, write in enumerate(writes):
             step = here + here.dtype.type(i * width)
             memory = machine.memory
@@ -104,10 +101,7 @@ def store(b: Build) -> Effect:
 
     def effect(machine: Machine, active: Active) -> None:
         at, lanes, here = _lanes(machine, machine.wide(address(machine)), active, space)
-        who: Array | None = lanes
-        if in_order:  # accesses by which blocks keep in step with others race with nothing
-            machine.memory.accesses.in_step(lanes)
-            who = None
+        who = _accessing(machine, lanes, in_order)
         for i, read in enumerate(reads):
             words = machine.wide(read(machine))
             words = words if active is None else words[at]
@@ -118,6 +112,14 @@ def store(b: Build) -> Effect:
                 (machine.local if space == "local" else machine.shared).store(lanes, step, words)
 
     return effect
+
+
+def _accessing(machine: Machine, lanes: Array, in_order: bool) -> Array | None:
+    """Whose access may race: nobody's, where it is how blocks get in step with others."""
+    if not in_order:
+        return lanes
+    machine.memory.accesses.in_step(lanes)
+    return None
 
 
 def _lanes(machine: Machine, address: Array, active: Active, space: str) -> tuple[Array, Array, Array]:

@@ -34,6 +34,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -199,14 +200,14 @@ class Found:
     what: str
 
 
-def compare(count: int, seed: int, target: str, folder: Path, before: str = "") -> list[Found]:
+def compare(count: int, seed: int, target: str, folder: Path, spoilt: str = "") -> list[Found]:
     """The kernels that differ between the interpreter and an emulated target.
 
-    ``before`` is Python that the program runs first: tests break the emulator with it.
+    ``spoilt`` is a statement that makes the emulator wrong, to see whether that is found.
     """
     text, kernels = program(count, seed)
     path = folder / "kernels.py"
-    path.write_text(before + text)
+    path.write_text(f"{spoilt}\n{text}")
     taught = [f"interpreter,{rung}" for rung in RUNGS[TARGETS[target].backend]]
     found = run(path, ["interpreter", *taught]) | run(path, [target, f"{target},parted", f"{target},exact"])
     ways = dict(zip(("contraction", *RUNGS[TARGETS[target].backend]), ("interpreter", *taught), strict=True))
@@ -272,12 +273,12 @@ def main() -> None:
             if not one.why:
                 print(f"NOT EXPLAINED, {target}: {one.what}\n{one.kernel}")
         why = Counter(one.why or "not explained" for one in found)
-        counts[target] = {"kernels": given.count, "equal": given.count - len(found), **dict(sorted(why.items()))}
+        counts[target] = {"equal": given.count - len(found), **dict(sorted(why.items()))}
         print(target, json.dumps(counts[target]), flush=True)
     if given.record:
         versions = {name: version(name) for name in ("triton", "torch", "numpy")}
-        record = {"seed": given.seed, "versions": versions, "targets": counts}
-        given.record.write_text(json.dumps(record, indent=2) + "\n")
+        record = {"kernels": given.count, "seed": given.seed, "versions": versions, "date": str(date.today())}
+        given.record.write_text(json.dumps(record | {"targets": counts}, indent=1) + "\n")
     sys.exit(any("not explained" in found for found in counts.values()))
 
 

@@ -113,7 +113,9 @@ def _exact(a: Any, b: Any, c: Any) -> Any:
     unit = Fraction(2) ** (max(exponent, info.minexp) - info.nmant)
     whole = round(total / unit)  # to even
     value = whole * unit
-    return type(a)(np.copysign(float(value) if abs(value) < Fraction(2) ** info.maxexp else np.inf, 1 if total > 0 else -1))
+    return type(a)(
+        np.copysign(float(value) if abs(value) < Fraction(2) ** info.maxexp else np.inf, 1 if total > 0 else -1)
+    )
 
 
 _FUSED = {"parted": parted, "exact": exact}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator import launching, llvm_ir
-from narrowgauge.devices.emulator.llvm_fusion import additions
+from narrowgauge.devices.emulator.llvm_fusion import EXPANDED, additions
 from narrowgauge.suites.meta.llvm_program import FRAME, f32, inputs, output, run
 
 pytestmark = pytest.mark.meta
@@ -88,15 +91,36 @@ ADD, FMA = "\tv_add_f32_e32 v0, v1, v2\n", "\tv_fma_f32 v0, v1, v2, v3\n"
         (f"{SQUARE}  %s = fadd float %m, %a\n  %r = fadd float %s, %a", FMA + ADD, True),
         (f"{SQUARE}  %s = fadd float %m, %a\n  %r = fadd float %s, %a", FMA + FMA, False),
         ("  %r = fadd float %a, %a", ADD + ADD, True),  # no product: nothing to settle
-        (f"{SQUARE}  %e = call float @llvm.exp.f32(float %m)\n  %r = fadd float %m, %e", FMA, False),  # not countable
-        (f"{SQUARE}  %e = frem float %m, %a\n  %r = fadd float %m, %e", FMA, False),
+        # x * 2 is x + x, unless a fused sum took it
+        (f"{SQUARE}  %t = fmul float %a, 2.0\n  %u = fmul float %t, %a\n  %r = fadd float %m, %u", FMA + ADD, True),
+        (f"{SQUARE}  %t = fmul float %a, 2.0\n  %u = fmul float %t, %a\n  %r = fadd float %m, %u", FMA, False),
+        ("  %t = fmul float 2.0, %a\n  %r = fadd float %t, %a", FMA, True),
+        ("  %t = fmul float 2.0, %a\n  %r = fadd float %t, %a", FMA + ADD, False),
+        # what is written out brings its own additions
+        (f"{SQUARE}  %e = frem float %m, %a\n  %r = fadd float %m, %e", FMA + ADD + ADD, True),
+        (f"{SQUARE}  %e = call float @llvm.exp.f32(float %a)\n  %r = fadd float %m, %e", FMA + ADD + ADD, True),
+        (f"{SQUARE}  %v = insertelement <2 x float> zeroinitializer, float %a, i64 0\n"
+         "  %e = call <2 x float> @llvm.exp.v2f32(<2 x float> %v)\n  %f = extractelement <2 x float> %e, i64 0\n"
+         "  %r = fadd float %m, %f", FMA + 4 * ADD, True),
+        (f"{SQUARE}  %e = call float @llvm.exp2.f32(float %a)\n  %r = fadd float %m, %e", FMA + ADD + ADD, False),
+        (f"{SQUARE}  %e = fptrunc float %a to half\n  %f = fdiv half 1.0, %e\n  %g = fpext half %f to float\n"
+         "  %r = fadd float %m, %g", FMA, True),
+        (f"{SQUARE}  %e = fptrunc float %a to half\n  %f = fdiv half 3.0, %e\n  %g = fpext half %f to float\n"
+         "  %r = fadd float %m, %g", FMA + ADD, True),
     ],
-)
+)  # fmt: skip
 def test_the_rule_is_settled_by_the_additions_that_are_left(lines: str, amdgcn: str, settled: bool) -> None:
     text = FRAME.format(columns=1, denormals="ieee", body=f"{inputs('float', 1)}\n{lines}\n{output('float')}")
     assert llvm_ir.parse(text, "gfx942", 64).products.settled(amdgcn) is settled
     assert len(launching.amd_fronts(text, amdgcn, "gfx942", 64, True)) == (1 if settled else 2)
     assert len(launching.amd_fronts(text, amdgcn, "gfx942", 64, False)) == 1
+
+
+def test_what_is_written_out_takes_the_additions_that_are_said() -> None:
+    command = [sys.executable, "-m", "narrowgauge.suites.meta.amd_additions"]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    for target, entries in told.items():
+        assert entries == {entry: {kind: count} if count else {} for entry, (kind, count) in EXPANDED.items()}, target
 
 
 def _tensor(words: Any) -> Any:
@@ -110,19 +134,19 @@ def _tensor(words: Any) -> Any:
 def test_what_is_not_settled_runs_both_ways_and_has_to_agree(value: float, open_: bool) -> None:
     lines = f"{SQUARE}  %r = fsub float %m, 1.0"
     text = FRAME.format(columns=1, denormals="ieee", body=f"{inputs('float', 1)}\n{lines}\n{output('float')}")
-    given, out = np.full(64, f32(value)[0], np.uint64), np.zeros(64, np.uint64)
+    words = np.full(64, f32(value)[0], np.uint64)  # in place: the second run has to start where the first one did
     fronts = launching.amd_fronts(text, ADD, "gfx942", 64, True)
     signature = {"x": "*i64", "out": "*i64", "n": "i32"}
 
     def launch() -> None:
-        launching.launch(fronts, text, signature, [_tensor(given), _tensor(out), 7], (1, 1, 1), 0, 64, 0xA5)
+        launching.launch(fronts, text, signature, [_tensor(words), _tensor(words), 7], (1, 1, 1), 0, 64, 0xA5)
 
     if open_:
         with pytest.raises(NotExecuted, match="not settled by the LLVM IR"):
             launch()
         return
     launch()
-    assert set(out.tolist()) == set(f32(1.25))
+    assert set(words.tolist()) == set(f32(1.25))
 
 
 def test_bfloat16_is_computed_by_binary32_where_there_is_no_instruction() -> None:

@@ -183,7 +183,7 @@ def test_a_promise_of_a_function_makes_the_fill() -> None:
 
 
 def test_open_answers_are_noted_and_chosen() -> None:
-    """gfx950: infinity under FP16_OVFL is kept (NaN, 0x7f) or the largest value (0x7e); the last bit of v_rcp_f32."""
+    """gfx950: an infinity under FP16_OVFL is kept (NaN, 0x7f) or the largest value (0x7e); v_rcp_f32 has an ulp."""
     line = "call <2 x i16> @llvm.amdgcn.cvt.scalef32.pk.fp8.f32(<2 x i16> zeroinitializer, float %a, float 1.0, float 1.0, i1 false)"  # noqa: E501
     body = f"{OVFL}\n{inputs('float', 1)}\n  %v = {line}\n  %r = extractelement <2 x i16> %v, i64 0\n{output('i16')}"
     used: dict[str, bool] = {}

@@ -1,4 +1,4 @@
-"""AMD's conversions to and from fp8 and fp4, plain and scaled, by their models."""
+"""AMD's intrinsics that convert to and from narrow formats, answered by models."""
 
 from __future__ import annotations
 

@@ -1,0 +1,7 @@
+import pytest
+
+pytestmark = pytest.mark.meta
+
+
+def test_x() -> None:
+    pass
