@@ -144,6 +144,57 @@ def test_widths(source: int, to: int) -> None:
             assert run(body, values).tolist() == turned
 
 
+REFUSED = [
+    "icmp foo i32 %a, %b",
+    "icmp xgt i32 %a, %b",
+    "icmp sgtt i32 %a, %b",
+    "icmp slt i1 true, false",
+    "icmp sgt ptr addrspace(1) %from, %to",
+    "bitcast i32 %a to i64",
+    "bitcast <32 x i1> zeroinitializer to i32",
+    "ptrtoint ptr addrspace(1) %from to i32",
+    "extractelement <2 x i32> zeroinitializer, i64 2",
+    "extractelement <2 x i32> zeroinitializer, i32 %a",
+    "insertelement <2 x i32> zeroinitializer, i32 1, i64 2",
+    "select <2 x i1> zeroinitializer, <4 x i8> zeroinitializer, <4 x i8> zeroinitializer",
+    "add i1 true, false",
+    "shl i1 true, false",
+    "sdiv i1 true, true",
+    "call i64 @llvm.ctlz.i64(i64 5, i1 false)",
+    "call i16 @llvm.cttz.i16(i16 5, i1 false)",
+    "call i16 @llvm.fshl.i16(i16 5, i16 5, i16 1)",
+    "call i64 @llvm.uadd.sat.i64(i64 5, i64 5)",
+    "call i1 @llvm.smax.i1(i1 true, i1 false)",
+    "fcmp foo float 1.0, 2.0",
+    "fcmp xeq float 1.0, 2.0",
+    "fadd reassoc float 1.0, 2.0",
+    "fadd arcp float 1.0, 2.0",
+    "frem half 1.0, 2.0",
+    "fpext half 1.0 to bfloat",
+    "fptrunc double 1.0 to bfloat",
+    "fptosi float 1.0 to i1",
+    "call half @llvm.floor.f16(half 1.0)",
+    "call half @llvm.sin.f16(half 1.0)",
+]
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_nobody_modelled_is_refused(line: str) -> None:
+    with pytest.raises(NotExecuted):
+        run(f"{inputs('i32', 2)}\n  %r = {line}", [1], [2])
+
+
+def test_one_condition_chooses_all_parts() -> None:
+    body = f"""{inputs("i32", 2)}
+  %c = icmp ugt i32 %a, 5
+  %v = bitcast i32 %a to <4 x i8>
+  %u = bitcast i32 %b to <4 x i8>
+  %s = select i1 %c, <4 x i8> %v, <4 x i8> %u
+  %r = bitcast <4 x i8> %s to i32
+{output("i32")}"""
+    assert run(body, [0x01020304, 5], [9, 0x05060708]).tolist() == [0x01020304, 0x05060708]
+
+
 # --- floats ----------------------------------------------------------------------------------------------------------
 
 #: bits of the significand, the largest exponent, and struct's letter

@@ -485,7 +485,7 @@ REALS = [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997, 127.5, -128.5, 
 @pytest.mark.parametrize("how", ROUND)
 @pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
 def test_floats_to_integers_clamp(kind: str, how: str) -> None:
-    """9.7.9.22, cvt: beyond the range the nearest end; a NaN is 0, in 64 bits the topmost bit alone."""
+    """9.7.9.21, cvt: beyond the range the nearest end; a NaN is 0, in 64 bits the topmost bit alone."""
     width = int(kind[1:])
     name = {16: "%h6", 32: "%r6", 64: "%d6"}[width]
     body = f"""
