@@ -36,7 +36,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "lanes": ("test_models_lanes",),
     "bands": BY_HAND,
     "nvidia_approx": BY_HAND,
-    "answers": (*BY_HAND, *REFERENCE),
+    "answers": (*BY_HAND, "test_emulator_models", *REFERENCE),
     "rounding_ieee": (*EMULATED, *REFERENCE),
     "ptx_arithmetic": EMULATED,
     "amd_plain": (*BY_HAND, *REFERENCE),
@@ -74,13 +74,13 @@ def _run(mutant: Mutant | None, tests: Sequence[str]) -> None:
     getcontext().prec = 200  # what the fixture of test_models_bands sets
     for name in tests:
         module = importlib.import_module(f"narrowgauge.suites.meta.{name}")
-        for test, arguments in _calls(module):
+        for test, arguments in calls(module):
             with warnings.catch_warnings(), np.errstate(**np.geterr()):
                 warnings.simplefilter("error" if mutant is None else "ignore")
                 test(**arguments)
 
 
-def _calls(module: types.ModuleType) -> Iterator[tuple[Callable[..., None], dict[str, Any]]]:
+def calls(module: types.ModuleType) -> Iterator[tuple[Callable[..., None], dict[str, Any]]]:
     """The tests of a module with each of their parameters."""
     for name, test in list(vars(module).items()):
         if not name.startswith("test_") or not isinstance(test, types.FunctionType):
