@@ -1,4 +1,4 @@
-"""Mutate the models of instructions, one small change at a time, and see whether their tests notice.
+"""Mutate the models of instructions and the opcodes, one small change at a time, and see whether their tests notice.
 
 ``python -m narrowgauge.suites.meta.mutate_models [MODULE…]`` prints the survivors that are not listed as equivalent in
 suites/meta/model_mutants.py and exits with 1 where there are any. Each mutant lives in a process of its own, forked
@@ -29,20 +29,26 @@ from narrowgauge.reference import behaviour, codec, fast_codec, inputs, judge, m
 from narrowgauge.suites.meta.model_mutants import EQUIVALENT
 from narrowgauge.suites.meta.mutation import Finder, Mutant, mutants
 
-#: the modules, and the tests that look at each, the quickest first
+#: the modules below devices.emulator, and the tests that look at each, the quickest first
 BY_HAND, REFERENCE = ("test_models", "test_models_bands"), ("test_models_reference",)
-EMULATED = ("test_emulator_ptx_words", "test_emulator_ptx", "test_emulator_ptx_wide", "test_emulator_models")
+PTX = ("test_emulator_ptx", "test_emulator_ptx_more", "test_emulator_ptx_wide", "test_emulator_ptx_words")
+LLVM = (
+    "test_emulator_llvm", "test_emulator_llvm_rest", "test_emulator_llvm_more", "test_emulator_llvm_wide",
+    "test_emulator_llvm_machine", "test_emulator_llvm_fusion", "test_emulator_llvm_words",
+)  # fmt: skip
 TESTS: dict[str, tuple[str, ...]] = {
-    "lanes": ("test_models_lanes",),
-    "bands": BY_HAND,
-    "nvidia_approx": BY_HAND,
-    "answers": (*BY_HAND, "test_emulator_models", *REFERENCE),
-    "rounding_ieee": (*EMULATED, *REFERENCE),
-    "ptx_arithmetic": EMULATED,
-    "amd_plain": (*BY_HAND, *REFERENCE),
-    "amd": (*BY_HAND, *REFERENCE),
-    "nvidia": (*BY_HAND, *REFERENCE),
-    "rounding": (*BY_HAND, *REFERENCE),
+    "models.lanes": ("test_models_lanes",),
+    "models.bands": BY_HAND,
+    "models.nvidia_approx": BY_HAND,
+    "models.answers": (*BY_HAND, "test_emulator_models", *REFERENCE),
+    "models.rounding_ieee": (*PTX, "test_emulator_models", *REFERENCE),
+    "models.ptx_arithmetic": (*PTX, "test_emulator_models"),
+    **{f"models.{name}": (*BY_HAND, *REFERENCE) for name in ("amd_plain", "amd", "nvidia", "rounding")},
+    **{
+        f"ptx_{name}": PTX
+        for name in ("integer", "float", "convert", "memory", "matrix", "carry", "atomic", "async", "warp")
+    },
+    **{f"llvm_{name}": LLVM for name in ("integer", "float", "convert", "memory", "amdgcn", "narrow", "fusion")},
 }
 LIMIT = 120  #: seconds after which a mutant that does not end is taken for noticed
 
@@ -107,7 +113,7 @@ def main() -> None:
     left = 0
     for module in parser.parse_args().modules or TESTS:
         assert survives(None, TESTS[module]), "the tests fail without a mutant"
-        made = [m for m in mutants(f"devices.emulator.models.{module}") if name_of(m) not in EQUIVALENT]
+        made = [m for m in mutants(f"devices.emulator.{module}") if name_of(m) not in EQUIVALENT]
         found = [m for m in made if survives(m, TESTS[module])]
         print(f"{module}: {len(made)} mutants, {len(found)} not noticed", *found, sep="\n    ", flush=True)
         left += len(found)
