@@ -1,4 +1,4 @@
-"""Mutations of the models of instructions that no test can notice, with the reason."""
+"""Mutations of the emulator's models and opcodes that no test can notice, with the reason."""
 
 from __future__ import annotations
 
@@ -29,6 +29,25 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "where nothing is stated any band wider than [-1, 1] will do": {
         "nvidia_approx": ("2.0 becomes 3.0 in np.where(size <= 100 * np.pi, 2.0 ** (-14.7), 2.0)",),
+    },
+    "NumPy shifts by the width or more to 0, or to the sign": {
+        "ptx_integer": (
+            "8 becomes 9 in 8 * dtype.itemsize",
+            "4 becomes 5 in range(4)",
+            "width - 1 becomes width + 1",
+        ),
+    },
+    "no bit is left of a field that begins beyond the word": {
+        "ptx_integer": ("at >= width becomes at > width", "0 becomes 1 in u(0)"),
+    },
+    "the remainder of a division by zero is open": {"ptx_integer": ("1 becomes 2 in y.dtype.type(1)",)},
+    "a table of three has eight bits": {"ptx_integer": ("8 becomes 9 in range(8)",)},
+    "NumPy takes any negative length for the one that is left open": {
+        "ptx_integer": ("1 becomes 2 in -1",),
+        "ptx_float": ("1 becomes 2 in -1",),
+    },
+    "no caller asks for it: it would be refused before": {
+        "ptx_float": ("if kind not in ('f32', 'f32x2') is never so",)
     },
 }
 EQUIVALENT = {

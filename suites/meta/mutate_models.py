@@ -1,9 +1,9 @@
-"""Mutate the models of instructions, one small change at a time, and see whether their tests notice.
+"""Mutate the emulator's models and opcodes, one small change at a time, and see whether their tests notice.
 
-``python -m narrowgauge.suites.meta.mutate_models [MODULE…]`` prints the survivors that are not listed as equivalent in
-suites/meta/model_mutants.py and exits with 1 where there are any. Each mutant lives in a process of its own, forked
-from this one. Tests are called without pytest, which is too slow for a thousand mutants: those that take fixtures are
-left out.
+``python -m narrowgauge.suites.meta.mutate_models [MODULE…]`` prints the survivors that suites/meta/model_mutants.py does
+not list as equivalent, and exits with 1 where there are any; ``--only WORDS`` looks at mutants whose names have the
+words. Each mutant lives in a process of its own, forked from this one. Tests are called without pytest, which is too
+slow for two thousand mutants: those that take fixtures are left out.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from narrowgauge.reference import behaviour, codec, fast_codec, inputs, judge, m
 from narrowgauge.suites.meta.model_mutants import EQUIVALENT
 from narrowgauge.suites.meta.mutation import Finder, Mutant, mutants
 
-#: the modules, and the tests that look at each, the quickest first
+#: modules of devices/emulator/models, and the tests that look at each, the quickest first
 BY_HAND, REFERENCE = ("test_models", "test_models_bands"), ("test_models_reference",)
 EMULATED = ("test_emulator_ptx_words", "test_emulator_ptx", "test_emulator_ptx_wide", "test_emulator_models")
-TESTS: dict[str, tuple[str, ...]] = {
+MODELS: dict[str, tuple[str, ...]] = {
     "lanes": ("test_models_lanes",),
     "bands": BY_HAND,
     "nvidia_approx": BY_HAND,
@@ -44,12 +44,31 @@ TESTS: dict[str, tuple[str, ...]] = {
     "nvidia": (*BY_HAND, *REFERENCE),
     "rounding": (*BY_HAND, *REFERENCE),
 }
+LLVM = (
+    "test_emulator_llvm_words",
+    "test_emulator_llvm",
+    "test_emulator_llvm_wide",
+    "test_emulator_llvm_more",
+    "test_emulator_llvm_fusion",
+    "test_emulator_llvm_machine",
+)
+#: modules of devices/emulator
+OPCODES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ptx_integer", "ptx_float", "ptx_convert", "ptx_carry", "ptx_warp"), EMULATED[:3]),
+    **dict.fromkeys(("llvm_integer", "llvm_float", "llvm_convert", "llvm_amdgcn"), LLVM),
+}
+TESTS = MODELS | OPCODES
 LIMIT = 120  #: seconds after which a mutant that does not end is taken for noticed
 
 
 def name_of(mutant: Mutant) -> str:
     """The mutant without its line, as it is listed."""
     return f"{mutant.module.rpartition('.')[2]}: {mutant.what}"
+
+
+def mutants_of(name: str) -> Iterator[Mutant]:
+    """All mutants of a module of TESTS."""
+    return mutants(f"devices.emulator.{'models.' if name in MODELS else ''}{name}")
 
 
 def survives(mutant: Mutant | None, tests: Sequence[str]) -> bool:
@@ -104,10 +123,11 @@ def main() -> None:
     """Print the survivors that nobody explained; exit with 1 where there are any."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(TESTS)}; all if none")
-    left = 0
-    for module in parser.parse_args().modules or TESTS:
+    parser.add_argument("--only", default="", metavar="WORDS", help="mutants whose names have these words")
+    given, left = parser.parse_args(), 0
+    for module in given.modules or TESTS:
         assert survives(None, TESTS[module]), "the tests fail without a mutant"
-        made = [m for m in mutants(f"devices.emulator.models.{module}") if name_of(m) not in EQUIVALENT]
+        made = [m for m in mutants_of(module) if given.only in name_of(m) and name_of(m) not in EQUIVALENT]
         found = [m for m in made if survives(m, TESTS[module])]
         print(f"{module}: {len(made)} mutants, {len(found)} not noticed", *found, sep="\n    ", flush=True)
         left += len(found)

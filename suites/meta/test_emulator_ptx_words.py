@@ -254,7 +254,8 @@ def test_every_table_of_three() -> None:
 REFUSED = ["mul.wide.u64", "mul.s32", "mad.s32", "mad.wide.s64", "shf.l.b32", "shf.wrap.b32", "add.u8", "bfe.b32",
            "clz.u32", "abs.u32", "neg.u32", "shl.u32", "and.u32", "rem.f32", "popc.s32", "div.f32", "fma.f32",
            "prmt.f4e.b32", "add.ftz.f64", "add.ftz.s32", "min.ftz.f16", "sqrt.f32", "min.xorsign.f32", "max.NaN.f64",
-           "add.sat.f16", "mul.ftz.f16", "cvt.s32.f32", "cvt.rni.ftz.s32.f64", "cvt.sat.bf16.f32"]  # fmt: skip
+           "add.sat.f16", "mul.ftz.f16", "cvt.s32.f32", "cvt.rni.ftz.s32.f64", "cvt.sat.bf16.f32", "setp.lo.f32",
+           "set.hs.u32.f32", "abs.ftz.f16", "mul.f32.f16", "sub.f32.s32", "fma.rz.f16", "fma.rm.f64", "min.f32x2"]  # fmt: skip
 
 
 @pytest.mark.parametrize("opcode", REFUSED)
@@ -470,6 +471,85 @@ def nearest_root(x: float) -> float:
         return math.nan
     exact = Fraction(x)
     return rounded(Fraction(math.isqrt(int(exact * 2**400)), 2**200))
+
+
+def widened(bits: int, kind: str) -> float:
+    """A float16 or bfloat16."""
+    return number(bits << 16) if kind == "bf16" else float(struct.unpack("<e", struct.pack("<H", bits))[0])
+
+
+HALVES = [0, 0x8000, 1, 0x3C00, 0x3C01, 0xBF80, 0x3F81, 0x7BFF, 0x7C00, 0xFC00, 0x7F80, 0x0080, 0x4000, 0xC248]
+
+
+def mixed(opcode: str, count: int, columns: Sequence[list[int]]) -> list[int]:
+    """``count`` operands of 16 bits, then one of float32."""
+    loads = "".join(f"\tld.global.b16 %h{i}, [%d0+{8 * i}];\n" for i in range(count))
+    names = ", ".join([*(f"%h{i}" for i in range(count)), "%r5"])
+    body = f"""{loads}
+	ld.global.b32 %r5, [%d0+{8 * count}];
+	{opcode} %r6, {names};
+	cvt.u64.u32 %d9, %r6;
+	st.global.b64 [%d1], %d9;"""
+    return [int(v) for v in run(body, *columns)]
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_narrow_operands_of_wide_arithmetic(kind: str) -> None:
+    """9.7.5, mixed precision: the narrow operands are converted first, which is exact."""
+    rows = list(itertools.product(HALVES, FLOATS))
+    columns = [list(c) for c in zip(*rows, strict=True)]
+    for opcode in ("add", "sub"):
+        for (a, c), got in zip(rows, mixed(f"{opcode}.f32.{kind}", 1, columns), strict=True):
+            assert same(got, ieee(widened(a, kind), number(c), opcode)), (opcode, hex(a), hex(c))
+    triples = [(a, b, c) for a, b in itertools.product(HALVES[:9], repeat=2) for c in FLOATS[:8]]
+    found = mixed(f"fma.rn.f32.{kind}", 2, [list(c) for c in zip(*triples, strict=True)])
+    for (a, b, c), got in zip(triples, found, strict=True):
+        assert same(got, fused(widened(a, kind), widened(b, kind), number(c))), (hex(a), hex(b), hex(c))
+
+
+def fused(a: float, b: float, c: float) -> float:
+    """a * b + c rounded once."""
+    if not all(map(math.isfinite, (a, b, c))):
+        return ieee(ieee(a, b, "mul") if not (math.isfinite(a) and math.isfinite(b)) else 1.0, c, "add")
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:  # the sign of an exact zero is that of the sum of two zeros
+        product = math.copysign(0.0, math.copysign(1, a) * math.copysign(1, b))
+        return product + c if a * b == c == 0 or 0 in (a, b) else 0.0
+    return math.copysign(rounded(exact), exact)
+
+
+@pytest.mark.parametrize("how", ["rz", "rm", "rp"])
+def test_directed_fma(how: str) -> None:
+    """The neighbours of the exact result; an exact zero of a sum is -0 when rounding down (IEEE 754, 6.3)."""
+    some = [0x3F800000, 0xBF800001, 0x3EAAAAAB, 0x40490FDB, 0xC3E00001, 0x2F800001, 0xB3800000]
+    triples = list(itertools.product(some, some, some))
+    for (a, b, c), got in zip(triples, apply(f"fma.{how}.f32", *map(list, zip(*triples, strict=True))), strict=True):
+        exact = Fraction(number(a)) * Fraction(number(b)) + Fraction(number(c))
+        if exact == 0:
+            assert got == (SIGN if how == "rm" else 0)
+            continue
+        value = Fraction(number(got))
+        if how == "rz":
+            assert abs(value) <= abs(exact) < abs(Fraction(number(got + 1)))
+        elif how == "rp":
+            assert value >= exact > Fraction(number(got - 1 if exact > 0 else got + 1))
+        else:
+            assert value <= exact < Fraction(number(got + 1 if exact > 0 else got - 1))
+
+
+def test_bfloat16() -> None:
+    """One rounding from the exact result to 8 bits: ties to even."""
+    half = [[0x3F80, 0x3F81, 0x3F83, 0xBF80], [0x3B80, 0x3B80, 0x3B80, 0x3F80]]
+    assert apply("add.rn.bf16", *half, kind="h") == [0x3F80, 0x3F82, 0x3F84, 0]
+    assert apply("mul.rn.bf16", [0x3F81, 0x3F83], [0x3F81, 0x3F83], kind="h") == [0x3F82, 0x3F86]
+    assert apply("fma.rn.bf16", [0x3F81], [0x3F81], [0xBF82], kind="h") == [0x3880]
+    assert apply("neg.bf16x2", [0x3F80BF80]) == [0xBF803F80]
+    assert apply("abs.bf16x2", [0xBF81BF81]) == [0x3F813F81]
+    assert apply("neg.f16x2", [0x3C00BC01]) == [0xBC003C01]
+    assert apply("set.eq.s32.f32", [0x3F800000, 0], [0x3F800000, 1]) == [0xFFFFFFFF, 0]
+    for name, want in (("lt", [1, 0, 0]), ("geu", [0, 1, 1])):
+        columns = [[0x3F80, 0x3F80, 0x7FC0], [0x3F81, 0x3F80, 0x3F80]]
+        assert predicate(f"setp.{name}.bf16 %p1, {{a}}, {{b}};", "bf16", 16, columns) == want
 
 
 # --- conversions -----------------------------------------------------------------------------------------------------
