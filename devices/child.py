@@ -60,12 +60,25 @@ class Session:
 def told(error: BaseException, origin: str) -> str:
     """The error in one line of bounded length, with the line of the plug-in at which it was raised."""
     text = f"{type(error).__name__}: {error}".strip()
-    lines = text.splitlines() or [text]
+    lines = _lines(text, error)
     short = lines[0][:LONGEST] + (" …" if len(lines) > 1 or len(lines[0]) > LONGEST else "")
     folder = os.path.dirname(origin)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if folder and os.path.dirname(f.filename) == folder]
     traceback.print_exception(error)  # whole, into what the process said
     return f"{short} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else short
+
+
+def _lines(text: str, error: BaseException) -> list[str]:
+    """An error's text, what matters first: Triton's compiler has the source that it read between place and reason, and
+    an error in a function that the kernel calls as a cause, with the place in that function."""
+    first = error
+    while type(first).__name__ == type(error).__name__ == "CompilationError" and first.__cause__ is not None:
+        first = first.__cause__
+    reason = f"{first}".strip().splitlines()[-1:]
+    lines = text.splitlines() or [text]
+    if type(error).__name__ == "CompilationError" and len(lines) > 1 and reason:
+        lines[0] = f"{lines[0]} {reason[0].strip()}"
+    return lines
 
 
 def _end_with_parent() -> None:

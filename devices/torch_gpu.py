@@ -221,6 +221,8 @@ def _answer(torch: Any, target: Target) -> None:
 class _Where(contextlib.nullcontext[None]):
     """``torch.cuda.device(...)``: there is one device."""
 
+    idx = 0
+
     def __init__(self, device: Any) -> None:
         super().__init__()
 

@@ -189,14 +189,32 @@ def compare(b: Build) -> Effect:
 # --- intrinsics ------------------------------------------------------------------------------------------------------
 
 
+def _number(larger: bool) -> Function:
+    """v_max_f64, v_min_f64 of quieted operands: a number beats every NaN, -0 is less than +0."""
+
+    def choose(a: Array, b: Array) -> Array:
+        x, y = a.view(np.float64), b.view(np.float64)
+        first = np.where(x == y, np.signbit(y if larger else x), x > y if larger else x < y)
+        found = np.where(np.isnan(y) | first, a, b)
+        return np.where(np.isnan(x) & np.isnan(y), found | QUIET["double"], found)
+
+    return choose
+
+
+_OF_DOUBLE: dict[str, Function] = {"v_max_num_f32": _number(larger=True), "v_min_num_f32": _number(larger=False)}
+
+
 def model(name: str) -> Builder:
-    """An instruction of models/amd_plain.py, on float; on half and bfloat where it chooses one of its operands."""
+    """An instruction of models/amd_plain.py, on float; on half and bfloat where it chooses one of its operands, and on
+    double where that is a number."""
     selects = name.startswith(("v_m",))
 
     def build(b: Build) -> Effect:
         kind, found = b.kinds[0], amd.models_of(b.target)[name]
         if kind == "float":
             return _by_model(b, found, *b.arguments)
+        if kind == "double" and name in _OF_DOUBLE:
+            return b.compute(b.kinds, _OF_DOUBLE[name], *b.arguments)
         if not selects or kind not in LAYOUTS:
             raise NotExecuted(f"opcode {b.opcode} of {kind}")
         return _chosen(b, found)

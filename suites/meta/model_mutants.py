@@ -20,6 +20,9 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "nvidia_approx": ("value > 0.5 becomes value >= 0.5", "value < 2 becomes value <= 2"),
     },
+    "where NaN is the only answer both ends are that NaN, and where there is one answer both are that": {
+        "answers": ("self.open() & ~_is_nan(self.first) becomes self.open() | ~_is_nan(self.first)",),
+    },
     "of zero and of one the nearest binary32 is the number itself": {"bands": ("0 becomes 1 in true == 0",)},
     "a multiple of pi is no binary32": {
         "nvidia_approx": (

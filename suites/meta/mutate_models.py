@@ -1,9 +1,9 @@
-"""Mutate the emulator's models and opcodes, one small change at a time, and see whether their tests notice.
+"""Mutate the models of instructions and the opcodes, one small change at a time, and see whether their tests notice.
 
-``python -m narrowgauge.suites.meta.mutate_models [MODULE…]`` prints the survivors that suites/meta/model_mutants.py does
-not list as equivalent, and exits with 1 where there are any; ``--only WORDS`` looks at mutants whose names have the
-words. Each mutant lives in a process of its own, forked from this one. Tests are called without pytest, which is too
-slow for two thousand mutants: those that take fixtures are left out.
+``python -m narrowgauge.suites.meta.mutate_models [MODULE…]`` prints the survivors that are not listed as equivalent in
+suites/meta/model_mutants.py and exits with 1 where there are any; ``--only WORDS`` looks at mutants whose names have
+the words. Each mutant lives in a process of its own, forked from this one. Tests are called without pytest, which is
+too slow for two thousand mutants: those that take fixtures are left out.
 """
 
 from __future__ import annotations
@@ -29,46 +29,34 @@ from narrowgauge.reference import behaviour, codec, fast_codec, inputs, judge, m
 from narrowgauge.suites.meta.model_mutants import EQUIVALENT
 from narrowgauge.suites.meta.mutation import Finder, Mutant, mutants
 
-#: modules of devices/emulator/models, and the tests that look at each, the quickest first
+#: the modules below devices.emulator, and the tests that look at each, the quickest first
 BY_HAND, REFERENCE = ("test_models", "test_models_bands"), ("test_models_reference",)
-EMULATED = ("test_emulator_ptx_words", "test_emulator_ptx", "test_emulator_ptx_wide", "test_emulator_models")
-MODELS: dict[str, tuple[str, ...]] = {
-    "lanes": ("test_models_lanes",),
-    "bands": BY_HAND,
-    "nvidia_approx": BY_HAND,
-    "answers": (*BY_HAND, *REFERENCE),
-    "rounding_ieee": (*EMULATED, *REFERENCE),
-    "ptx_arithmetic": EMULATED,
-    "amd_plain": (*BY_HAND, *REFERENCE),
-    "amd": (*BY_HAND, *REFERENCE),
-    "nvidia": (*BY_HAND, *REFERENCE),
-    "rounding": (*BY_HAND, *REFERENCE),
-}
+PTX = ("test_emulator_ptx", "test_emulator_ptx_more", "test_emulator_ptx_wide", "test_emulator_ptx_words",
+       "test_emulator_ptx_reals")  # fmt: skip
 LLVM = (
-    "test_emulator_llvm_words",
-    "test_emulator_llvm",
-    "test_emulator_llvm_wide",
-    "test_emulator_llvm_more",
-    "test_emulator_llvm_fusion",
-    "test_emulator_llvm_machine",
-)
-#: modules of devices/emulator
-OPCODES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("ptx_integer", "ptx_float", "ptx_convert", "ptx_carry", "ptx_warp"), EMULATED[:3]),
-    **dict.fromkeys(("llvm_integer", "llvm_float", "llvm_convert", "llvm_amdgcn"), LLVM),
+    "test_emulator_llvm", "test_emulator_llvm_rest", "test_emulator_llvm_more", "test_emulator_llvm_wide",
+    "test_emulator_llvm_machine", "test_emulator_llvm_fusion", "test_emulator_llvm_words", "test_emulator_llvm_reals",
+)  # fmt: skip
+TESTS: dict[str, tuple[str, ...]] = {
+    "models.lanes": ("test_models_lanes",),
+    "models.bands": BY_HAND,
+    "models.nvidia_approx": BY_HAND,
+    "models.answers": (*BY_HAND, "test_emulator_models", *REFERENCE),
+    "models.rounding_ieee": (*PTX, "test_emulator_models", *REFERENCE),
+    "models.ptx_arithmetic": (*PTX, "test_emulator_models"),
+    **{f"models.{name}": (*BY_HAND, *REFERENCE) for name in ("amd_plain", "amd", "nvidia", "rounding")},
+    **{
+        f"ptx_{name}": PTX
+        for name in ("integer", "float", "convert", "memory", "matrix", "carry", "atomic", "async", "warp")
+    },
+    **{f"llvm_{name}": LLVM for name in ("integer", "float", "convert", "memory", "amdgcn", "narrow", "fusion")},
 }
-TESTS = MODELS | OPCODES
 LIMIT = 120  #: seconds after which a mutant that does not end is taken for noticed
 
 
 def name_of(mutant: Mutant) -> str:
     """The mutant without its line, as it is listed."""
     return f"{mutant.module.rpartition('.')[2]}: {mutant.what}"
-
-
-def mutants_of(name: str) -> Iterator[Mutant]:
-    """All mutants of a module of TESTS."""
-    return mutants(f"devices.emulator.{'models.' if name in MODELS else ''}{name}")
 
 
 def survives(mutant: Mutant | None, tests: Sequence[str]) -> bool:
@@ -93,13 +81,13 @@ def _run(mutant: Mutant | None, tests: Sequence[str]) -> None:
     getcontext().prec = 200  # what the fixture of test_models_bands sets
     for name in tests:
         module = importlib.import_module(f"narrowgauge.suites.meta.{name}")
-        for test, arguments in _calls(module):
+        for test, arguments in calls(module):
             with warnings.catch_warnings(), np.errstate(**np.geterr()):
                 warnings.simplefilter("error" if mutant is None else "ignore")
                 test(**arguments)
 
 
-def _calls(module: types.ModuleType) -> Iterator[tuple[Callable[..., None], dict[str, Any]]]:
+def calls(module: types.ModuleType) -> Iterator[tuple[Callable[..., None], dict[str, Any]]]:
     """The tests of a module with each of their parameters."""
     for name, test in list(vars(module).items()):
         if not name.startswith("test_") or not isinstance(test, types.FunctionType):
@@ -127,7 +115,8 @@ def main() -> None:
     given, left = parser.parse_args(), 0
     for module in given.modules or TESTS:
         assert survives(None, TESTS[module]), "the tests fail without a mutant"
-        made = [m for m in mutants_of(module) if given.only in name_of(m) and name_of(m) not in EQUIVALENT]
+        named = [m for m in mutants(f"devices.emulator.{module}") if given.only in name_of(m)]
+        made = [m for m in named if name_of(m) not in EQUIVALENT]
         found = [m for m in made if survives(m, TESTS[module])]
         print(f"{module}: {len(made)} mutants, {len(found)} not noticed", *found, sep="\n    ", flush=True)
         left += len(found)

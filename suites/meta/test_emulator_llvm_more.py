@@ -74,6 +74,30 @@ def test_conversions_to_integers() -> None:
     assert apply(sat, "float", [*f32(-300, 300), NAN], to="i8") == [0x80, 0x7F, 0]
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"), [("max", [2.0, 3.0, 0.0, 0.0, 1.0]), ("min", [1.0, 3.0, -0.0, -0.0, 1.0])]
+)
+def test_the_larger_and_the_smaller_of_doubles(name: str, expected: list[float]) -> None:
+    """A number beats a NaN on either side, a signalling one too; of two NaN a quiet one is left."""
+
+    def patterns(values: list[float]) -> list[int]:
+        return [int(v) for v in np.array(values).view(np.uint64)]
+
+    def results(*columns: list[int]) -> list[int]:
+        body = f"""{inputs("i64", 2)}
+  %x = bitcast i64 %a to double
+  %y = bitcast i64 %b to double
+  %m = call double @llvm.{name}num.f64(double %x, double %y)
+  %r = bitcast double %m to i64
+{output("i64")}"""
+        return [int(v) for v in run(body, *columns)]
+
+    signalling = 0x7FF0000000000001
+    a, b = [1.0, np.nan, -0.0, 0.0, 1.0], [2.0, 3.0, 0.0, -0.0, np.nan]
+    assert results(patterns(a), patterns(b)) == patterns(expected)
+    assert results([signalling] * 2, [signalling, *patterns([-7.0])]) == [signalling | 1 << 51, *patterns([-7.0])]
+
+
 def test_numbers() -> None:
     assert apply("frem float %a, %b", "float", f32(5.5, -5.5, 1e30), f32(2, 2, 3)) == f32(1.5, -1.5, np.fmod(
         np.float32(1e30), np.float32(3)))  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from narrowgauge.devices.emulator import launching, ptx
 from narrowgauge.devices.emulator.accesses import Accesses
 from narrowgauge.devices.emulator.engine import KernelError
-from narrowgauge.devices.emulator.memory import GlobalMemory, Region
+from narrowgauge.devices.emulator.memory import Fault, GlobalMemory, Region
 from narrowgauge.suites.meta.test_emulator_ptx import FRAME, IN, OUT
 
 pytestmark = pytest.mark.meta
@@ -54,10 +54,46 @@ TWO_BLOCKS = """
 $L__r:
 	st.global.b64 [%d0], 10;"""
 
+#: block 0 stores and goes on past a barrier, block 1 reads after one of its own
+TWO_BARRIERS = """
+	setp.eq.u32 %p2, %r5, 1;
+	@%p2 bra $L__r;
+	st.global.b64 [%d0], 9;
+	bar.sync 0;
+	ret;
+$L__r:
+	bar.sync 0;
+	ld.global.b64 %d9, [%d0];"""
+#: block 0 reads, block 1 reads and stores
+BOTH_READ = """
+	setp.eq.u32 %p2, %r5, 1;
+	@%p2 bra $L__r;
+	ld.global.b64 %d9, [%d0];
+	ret;
+$L__r:
+	ld.global.b64 %d9, [%d0];
+	st.global.b64 [%d0], 10;"""
+#: both blocks carry out an atomic, between the store of one and the load of the other
+IN_STEP = """
+	setp.eq.u32 %p2, %r5, 1;
+	@%p2 bra $L__r;
+	st.global.b64 [%d0], 9;
+	red.global.gpu.release.add.u32 [%d1], 1;
+	ret;
+$L__r:
+	atom.global.gpu.acquire.add.u32 %r9, [%d1], 1;
+	ld.global.b64 %d9, [%d0];"""
+
 #: what a launch does, and what is said of it
 RACES = {
     "two blocks write at once": ("\tst.global.b32 [%d0], %r5;", "two threads store different values at 0x10000"),
     "two blocks write": (TWO_BLOCKS, "x is changed after a warp of block 0 wrote it"),
+    "barriers of each block": (TWO_BARRIERS, "x is read after a warp of block 0 wrote it"),
+    "both have read": (BOTH_READ, "x is changed after other blocks read it"),
+    "another warp reads, after a barrier": (
+        "\tbar.sync 0;\n\tst.global.b64 [%d5], %d6;\n\tld.global.b64 %d9, [%d7];",
+        "out is read after a warp of block 0 wrote it",
+    ),
     "one block reads": (
         "\tsetp.eq.u32 %p2, %r5, 1;\n\t@%p2 bra $L__r;\n\tst.global.b64 [%d0], 9;\n\tret;\n$L__r:\n"
         "\tld.global.b64 %d9, [%d0];",
@@ -106,6 +142,7 @@ ORDERED = {
     "\tld.global.b64 %d9, [%d8];\n\tst.global.b64 [%d5], %d9;",
     "warps that load the same, of which one stores": "\tld.global.b64 %d9, [%d4];\n\tsetp.eq.u32 %p2, %r0, 0;\n"
     "\t@%p2 st.global.b64 [%d4], 9;\n\tld.global.b64 %d9, [%d4];",
+    "atomics between": IN_STEP,
     "atomics": "\tatom.global.gpu.acq_rel.add.u64 %d9, [%d0], 1;\n\tld.global.b64 %d8, [%d0];",
     "halves of a word": "\tmul.wide.u32 %d8, %r0, 4;\n\tadd.s64 %d8, %d8, %d4;\n\tst.global.b32 [%d8], %r0;\n"
     "\tld.global.b32 %r9, [%d8];",
@@ -124,14 +161,14 @@ def test_blocks_of_another_batch_race_too(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_another_launch_is_in_order() -> None:
-    program, parameters = ptx.parse(FRAME.format(threads=64, stride=8, body=HEAD + "\tst.global.b64 [%d5], %d6;",
-                                                 shared=""))  # fmt: skip
     out = np.zeros(64, np.uint64)
     memory = GlobalMemory([Region("out", OUT, out.view(np.uint8))])
-    held = {p.name: ptx.parameter_bytes(p, v) for p, v in zip(parameters, (IN, OUT, 0), strict=True)}
-    for _ in range(2):
+    for word in ("%d5", "%d7"):  # of the thread, then of one of another warp
+        text = FRAME.format(threads=64, stride=8, body=f"{HEAD}\tst.global.b64 [{word}], %d6;", shared="")
+        program, parameters = ptx.parse(text)
+        held = {p.name: ptx.parameter_bytes(p, v) for p, v in zip(parameters, (IN, OUT, 0), strict=True)}
         launching.run(program, (1, 1, 1), memory, 0, 32, held)
-        out[:] = 5
+    assert out.tolist() == [i ^ 32 for i in range(64)]
 
 
 def test_large_tensors_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +184,11 @@ def test_the_ways_of_a_mark_refine() -> None:
     one = np.ones(1, bool)
     accesses.store(region, np.array([1]), 8, np.array([0]), one)
     accesses.store(region, np.array([16]), 1, np.array([40]), one)  # beside it
-    with pytest.raises(Exception, match="byte 15 of x is changed"):
+    with pytest.raises(Fault, match="byte 15 of x is changed"):
         accesses.store(region, np.array([15]), 1, np.array([40]), one)
+    accesses.store(region, np.array([3]), 8, np.array([0]), one)  # all bytes of a word
+    with pytest.raises(Fault, match="byte 31 of x is changed"):
+        accesses.store(region, np.array([31]), 1, np.array([40]), one)
 
 
 # --- memory that nobody wrote ----------------------------------------------------------------------------------------
