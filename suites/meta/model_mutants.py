@@ -1,4 +1,4 @@
-"""Mutations of the models of instructions that no test can notice, with the reason."""
+"""Mutations of the emulator's models and opcodes that no test can notice, with the reason."""
 
 from __future__ import annotations
 
@@ -18,10 +18,18 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
             "reals(low) > value becomes reals(low) >= value",
             "reals(high) < value becomes reals(high) <= value",
         ),
+        "amd_plain": (
+            "_key(a) > _key(b) becomes _key(a) >= _key(b)",
+            "_key(a) < _key(b) becomes _key(a) <= _key(b)",
+        ),
         "nvidia_approx": ("value > 0.5 becomes value >= 0.5", "value < 2 becomes value <= 2"),
     },
     "where NaN is the only answer both ends are that NaN, and where there is one answer both are that": {
         "answers": ("self.open() & ~_is_nan(self.first) becomes self.open() | ~_is_nan(self.first)",),
+    },
+    "a key only orders: all negative ones stay below zero": {"amd_plain": ("1 becomes 2 in -1",)},
+    "what is exact is left as it is": {
+        "rounding_ieee": ("np.abs(near) > np.abs(x) becomes np.abs(near) >= np.abs(x)",),
     },
     "of zero and of one the nearest binary32 is the number itself": {"bands": ("0 becomes 1 in true == 0",)},
     "a multiple of pi is no binary32": {
@@ -32,6 +40,25 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "where nothing is stated any band wider than [-1, 1] will do": {
         "nvidia_approx": ("2.0 becomes 3.0 in np.where(size <= 100 * np.pi, 2.0 ** (-14.7), 2.0)",),
+    },
+    "NumPy shifts by the width or more to 0, or to the sign": {
+        "ptx_integer": (
+            "8 becomes 9 in 8 * dtype.itemsize",
+            "4 becomes 5 in range(4)",
+            "width - 1 becomes width + 1",
+        ),
+    },
+    "no bit is left of a field that begins beyond the word": {
+        "ptx_integer": ("at >= width becomes at > width", "0 becomes 1 in u(0)"),
+    },
+    "the remainder of a division by zero is open": {"ptx_integer": ("1 becomes 2 in y.dtype.type(1)",)},
+    "a table of three has eight bits": {"ptx_integer": ("8 becomes 9 in range(8)",)},
+    "NumPy takes any negative length for the one that is left open": {
+        "ptx_integer": ("1 becomes 2 in -1",),
+        "ptx_float": ("1 becomes 2 in -1",),
+    },
+    "no caller asks for it: it would be refused before": {
+        "ptx_float": ("if kind not in ('f32', 'f32x2') is never so",)
     },
 }
 EQUIVALENT = {

@@ -1,9 +1,9 @@
 """Mutate the models of instructions and the opcodes, one small change at a time, and see whether their tests notice.
 
 ``python -m narrowgauge.suites.meta.mutate_models [MODULE…]`` prints the survivors that are not listed as equivalent in
-suites/meta/model_mutants.py and exits with 1 where there are any. Each mutant lives in a process of its own, forked
-from this one. Tests are called without pytest, which is too slow for a thousand mutants: those that take fixtures are
-left out.
+suites/meta/model_mutants.py and exits with 1 where there are any; ``--only WORDS`` looks at mutants whose names have
+the words. Each mutant lives in a process of its own, forked from this one. Tests are called without pytest, which is
+too slow for two thousand mutants: those that take fixtures are left out.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from narrowgauge.suites.meta.mutation import Finder, Mutant, mutants
 
 #: the modules below devices.emulator, and the tests that look at each, the quickest first
 BY_HAND, REFERENCE = ("test_models", "test_models_bands", "test_models_amd"), ("test_models_reference",)
-PTX = ("test_emulator_ptx", "test_emulator_ptx_more", "test_emulator_ptx_wide", "test_emulator_ptx_words")
+PTX = ("test_emulator_ptx", "test_emulator_ptx_more", "test_emulator_ptx_wide", "test_emulator_ptx_words",
+       "test_emulator_ptx_reals")  # fmt: skip
 LLVM = (
     "test_emulator_llvm", "test_emulator_llvm_rest", "test_emulator_llvm_more", "test_emulator_llvm_wide",
-    "test_emulator_llvm_machine", "test_emulator_llvm_fusion", "test_emulator_llvm_words",
+    "test_emulator_llvm_machine", "test_emulator_llvm_fusion", "test_emulator_llvm_words", "test_emulator_llvm_reals",
 )  # fmt: skip
 TESTS: dict[str, tuple[str, ...]] = {
     "models.lanes": ("test_models_lanes",),
     "models.bands": BY_HAND,
     "models.nvidia_approx": BY_HAND,
     "models.answers": (*BY_HAND, "test_emulator_models", *REFERENCE),
-    "models.rounding_ieee": (*PTX, "test_emulator_models", *REFERENCE),
+    "models.rounding_ieee": (*BY_HAND, *PTX, "test_emulator_models", *REFERENCE),
     "models.ptx_arithmetic": (*PTX, "test_emulator_models"),
     **{f"models.{name}": (*BY_HAND, *REFERENCE) for name in ("amd_plain", "amd", "nvidia", "rounding")},
     **{
@@ -110,10 +111,12 @@ def main() -> None:
     """Print the survivors that nobody explained; exit with 1 where there are any."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(TESTS)}; all if none")
-    left = 0
-    for module in parser.parse_args().modules or TESTS:
+    parser.add_argument("--only", default="", metavar="WORDS", help="mutants whose names have these words")
+    given, left = parser.parse_args(), 0
+    for module in given.modules or TESTS:
         assert survives(None, TESTS[module]), "the tests fail without a mutant"
-        made = [m for m in mutants(f"devices.emulator.{module}") if name_of(m) not in EQUIVALENT]
+        named = [m for m in mutants(f"devices.emulator.{module}") if given.only in name_of(m)]
+        made = [m for m in named if name_of(m) not in EQUIVALENT]
         found = [m for m in made if survives(m, TESTS[module])]
         print(f"{module}: {len(made)} mutants, {len(found)} not noticed", *found, sep="\n    ", flush=True)
         left += len(found)
