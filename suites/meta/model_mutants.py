@@ -1,5 +1,7 @@
 """Mutations of the emulator's models and opcodes that no test can notice, with the reason."""
 
+# ruff: noqa: E501  a mutant is listed as the run prints it
+
 from __future__ import annotations
 
 EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
@@ -31,6 +33,33 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
     "what is exact is left as it is": {
         "rounding_ieee": ("np.abs(near) > np.abs(x) becomes np.abs(near) >= np.abs(x)",),
     },
+    "what operands hold, and what is open, are words for people: they are said and not computed with": {
+        "amd": (
+            "('f32', 'f32') if kind == 'f32' else (f'{kind}x2',) becomes (f'{kind}x2',) if kind == 'f32' else ('f32', 'f32')",
+            "kind == 'f32' becomes kind != 'f32'",
+            "('scale', 'old', 'place') if fp4 else ('scale', 'old', 'place', 'ovfl') becomes ('scale', 'old', 'place', 'ovfl') if fp4 else ('scale', 'old', 'place')",
+            "'a NaN: the largest with its sign in first, else zero or either largest' if fp4 else OF_INFINITY becomes OF_INFINITY if fp4 else 'a NaN: the largest with its sign in first, else zero or either largest'",
+            "(*['f32'] * 8, 'scale') if fp4 else (*['f32'] * 8, 'scale', 'ovfl') becomes (*['f32'] * 8, 'scale', 'ovfl') if fp4 else (*['f32'] * 8, 'scale')",
+            "'b32' if fp4 else 'b32, b32' becomes 'b32, b32' if fp4 else 'b32'",
+            "('b32', 'scale') if fp4 else ('b32', 'b32', 'scale') becomes ('b32', 'b32', 'scale') if fp4 else ('b32', 'scale')",
+            "'scale' becomes 'amax' in ('scale', 'old', 'place')",
+            "'scale' becomes 'amax' in ('scale', 'old', 'place', 'ovfl')",
+            "OF_SEED if family == 'gfx12' else OF_LITERAL becomes OF_LITERAL if family == 'gfx12' else OF_SEED",
+            "'scale' becomes 'amax' in (*['f32'] * 8, 'scale')",
+            "'scale' becomes 'amax' in (*['f32'] * 8, 'scale', 'ovfl')",
+            "'a NaN' if fp4 else OF_INFINITY becomes OF_INFINITY if fp4 else 'a NaN'",
+            "'scale' becomes 'amax' in ('b32', 'scale')",
+            "'scale' becomes 'amax' in ('b32', 'b32', 'scale')",
+            "8 becomes 9 in [kind] * 8",
+            "'scale' becomes 'amax' in ('b32', 'scale', 'place')",
+            "family == 'gfx12' becomes family != 'gfx12'",
+            "8 becomes 9 in ['f32'] * 8",
+        ),
+    },
+    "a code is read by its own bits, whatever stands above them": {"amd": ("1 becomes 2 in 1 << width",)},
+    "choices are as many for each": {"amd": ("True becomes False in strict=True",)},
+    "every format that is converted to has a NaN": {"amd": ("0 becomes 1 in out.nan or 0",)},
+    "a fifth code of eight bits would be shifted beyond the word": {"amd": ("4 becomes 5 in i + 4",)},
     "of zero and of one the nearest binary32 is the number itself": {"bands": ("0 becomes 1 in true == 0",)},
     "a multiple of pi is no binary32": {
         "nvidia_approx": (

@@ -136,3 +136,50 @@ def test_the_root_and_its_reciprocal() -> None:
         band = models_of("gfx942")[name].run(np.array([x], np.float32).view(np.uint32))
         assert isinstance(band, Band)
         assert Fraction(float(band.first.view(np.float32)[0])) == Fraction(want)
+
+
+def test_a_nan_as_fp4_and_a_scale_that_is_none() -> None:
+    """FP4 has no NaN: the largest with the sign in the first answer, zero or either largest besides."""
+    one, nan = column([0x3F800000] * 3), column([QUIET, QUIET | 1 << 31, 0x40000000])
+    model = models_of("gfx950")["v_cvt_scalef32_pk_fp4_f32"]
+    answer = model.run(nan, one, scale=one, old=column([0] * 3), place=0)
+    assert isinstance(answer, Answers)
+    assert answer.first.tolist() == [0x27, 0x2F, 0x24]
+    for code in range(16):
+        allowed = answer.allows(column([0x20 | code] * 3)).tolist()
+        assert allowed == [code in (0, 7, 0xF), code in (0, 7, 0xF), code == 4], code
+    (eight,) = models_of("gfx1250")["v_cvt_scalef32_pk8_fp4_f32"].run(*[nan] * 8, scale=one)
+    assert [hex(x) for x in eight.first.tolist()] == ["0x77777777", "0xffffffff", "0x44444444"]
+    lost = models_of("gfx950")["v_cvt_scalef32_pk_f32_fp8"].run(column([0x3838]), scale=column([QUIET]), place=0)
+    assert all(is_nan(int(answer.first[0])) for answer in lost)  # type: ignore[union-attr]
+
+
+def test_every_code_of_a_pair_is_read_by_itself() -> None:
+    """All 256 codes of the upper element beside each of the lower one's bits: nothing leaks from one to the other."""
+    codes = np.arange(0x10000, dtype=np.uint32)
+    for name, width in (("fp8", 8), ("bf8", 8), ("fp4", 4)):
+        model = models_of("gfx950")[f"v_cvt_scalef32_pk_f32_{name}"]
+        words = codes & np.uint32((1 << 2 * width) - 1)
+        low, high = model.run(words, scale=np.full_like(words, 0x3F800000), place=0)  # type: ignore[misc]
+        mask = np.uint32((1 << width) - 1)
+        alone, _ = model.run(words & mask, scale=np.full_like(words, 0x3F800000), place=0)  # type: ignore[misc]
+        swapped = (words & mask) << np.uint32(width) | words >> np.uint32(width)
+        other, _ = model.run(swapped, scale=np.full_like(words, 0x3F800000), place=0)  # type: ignore[misc]
+        assert low.first.tolist() == alone.first.tolist()
+        assert high.first.tolist() == other.first.tolist()
+
+
+@pytest.mark.parametrize(("name", "words", "width"), [("fp8", 2, 8), ("bf8", 2, 8), ("fp4", 1, 4)])
+def test_every_code_of_eight(name: str, words: int, width: int) -> None:
+    """Each code in each place, among others that are all ones, is what it is in a pair."""
+    codes = np.arange(1 << width, dtype=np.uint32)
+    pair, eight = (
+        models_of("gfx950")[f"v_cvt_scalef32_pk_f32_{name}"],
+        models_of("gfx1250")[f"v_cvt_scale_pk8_f32_{name}"],
+    )
+    want, _ = pair.run(codes, scale=np.full_like(codes, 0x3F800000), place=0)  # type: ignore[misc]
+    for at in range(8):
+        whole = [((1 << 8 * width) - 1 ^ ((1 << width) - 1) << width * at) | int(code) << width * at for code in codes]
+        registers = [column([each >> 32 * i & 0xFFFFFFFF for each in whole]) for i in range(words)]
+        found = eight.run(*registers, scale=127)[at]  # type: ignore[index]
+        assert found.first.tolist() == want.first.tolist(), at
