@@ -30,7 +30,7 @@ from narrowgauge.suites.meta.model_mutants import EQUIVALENT
 from narrowgauge.suites.meta.mutation import Finder, Mutant, mutants
 
 #: the modules below devices.emulator, and the tests that look at each, the quickest first
-BY_HAND, REFERENCE = ("test_models", "test_models_bands"), ("test_models_reference",)
+BY_HAND, REFERENCE = ("test_models", "test_models_bands", "test_models_amd"), ("test_models_reference",)
 PTX = ("test_emulator_ptx", "test_emulator_ptx_more", "test_emulator_ptx_wide", "test_emulator_ptx_words",
        "test_emulator_ptx_reals")  # fmt: skip
 LLVM = (
