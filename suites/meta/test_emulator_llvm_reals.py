@@ -14,7 +14,7 @@ from fractions import Fraction
 import pytest
 
 from narrowgauge.contracts.outcome import NotExecuted
-from narrowgauge.suites.meta.llvm_program import apply, inputs, output, run
+from narrowgauge.suites.meta.llvm_program import OVFL, apply, inputs, output, run
 from narrowgauge.suites.meta.test_emulator_llvm_words import FILL, WIDTHS, fill
 from narrowgauge.suites.meta.test_emulator_ptx_words import ORDER, clamp, edges, read
 
@@ -277,3 +277,52 @@ def test_fractions_and_exponents(kind: str) -> None:
             assert got == rounded(scaled, kind, x), (hex(bits), power)
         else:
             assert is_nan(got, kind) if math.isnan(x) else got == bits
+
+
+# --- bfloat16, float16 under MODE.FP16_OVFL, NaN ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("target", "want"), [("gfx1250", [0x3F91, 0x3F90]), ("gfx942", [0x3F90, 0x3F90])])
+def test_fma_of_bfloat16(target: str, want: list[int]) -> None:
+    """1.0625^2 is a tie, and 2^-60 above or below it: gfx1250 rounds once, others in binary32 first."""
+    line = "call bfloat @llvm.fma.bf16(bfloat %a, bfloat %b, bfloat %c)"
+    columns = [0x3F88, 0x3F88], [0x3F88, 0x3F88], [0x2180, 0xA180]
+    assert apply(line, "bfloat", *columns, target=target) == want
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1250"])
+def test_arithmetic_of_bfloat16(target: str) -> None:
+    """binary32 has more than twice the digits, so that two roundings are one."""
+    a, b = [0x3F80, 0x3F81, 0x7F7F, 0x0001], [0x3B80, 0x3F81, 0x7F7F, 0x3F00]
+    want = {"fadd": [0x3F80, 0x4001, 0x7F80, 0x3F00], "fsub": [0x3F7F, 0, 0, 0xBF00],
+            "fmul": [0x3B80, 0x3F82, 0x7F80, 0], "fdiv": [0x4380, 0x3F80, 0x3F80, 0x0002]}  # fmt: skip
+    for opcode, results in want.items():
+        assert apply(f"{opcode} bfloat %a, %b", "bfloat", a, b, target=target) == results, opcode
+
+
+def test_overflow_of_float16_under_its_mode() -> None:
+    """MODE.FP16_OVFL: what overflows is the largest value; infinities that go in stay."""
+    top, inf, largest = [0x7BFF, 0xFBFF, 0x3C00], 0x7C00, 0x7BFF
+    assert apply("fadd half %a, %a", "half", top) == [inf, 0xFC00, 0x4000]
+    assert apply("fadd half %a, %a", "half", top, before=OVFL) == [largest, 0xFBFF, 0x4000]
+    assert apply("fmul half %a, %b", "half", [inf, largest], [0x4000, 0x4000], before=OVFL) == [inf, largest]
+    assert apply("fmul float %a, %b", "float", [0x7F7FFFFF], [0x40000000], before=OVFL) == [0x7F800000]
+    with pytest.raises(NotExecuted):
+        apply("fdiv half %a, %a", "half", top, before=OVFL)
+
+
+@pytest.mark.parametrize(("kind", "nan"), [("half", 0x7E00), ("float", 0x7FC00000), ("double", 0x7FF8 << 48)])
+def test_a_nan_that_is_made_is_the_quiet_one(kind: str, nan: int) -> None:
+    """One that goes in comes out."""
+    infinite, other = infinity(kind), nan | 5
+    assert apply(f"fsub {kind} %a, %a", kind, [infinite, other]) == [nan, other]
+    with pytest.raises(NotExecuted):
+        apply("fadd fp128 %a, %a", kind, [0])
+
+
+def test_the_larger_of_halves_and_bfloats() -> None:
+    for kind, one, two, suffix in (("half", 0x3C00, 0x4000, "f16"), ("bfloat", 0x3F80, 0x4000, "bf16")):
+        for name, want in (("maxnum", two), ("minnum", one)):
+            assert apply(f"call {kind} @llvm.{name}.{suffix}({kind} %a, {kind} %b)", kind, [one], [two]) == [want]
+    with pytest.raises(NotExecuted):
+        apply("call double @llvm.amdgcn.fmed3.f64(double %a, double %a, double %a)", "double", [0])

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import pytest
 
+from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.suites.meta.test_emulator_ptx import apply, run
 from narrowgauge.suites.meta.test_emulator_ptx_words import ORDER, clamp, edges, pairs, read
 
@@ -367,3 +368,34 @@ def test_integers_to_integers(to: str, source: str) -> None:
     results = [clamp(x, kind) if to.startswith("sat") else x for x in exact]
     want = [read(x % (1 << width), kind) % (1 << held) for x in results]
     assert run(body, values).tolist() == want
+
+
+def narrowed(opcode: str, values: list[int]) -> list[int]:
+    """A conversion of 32-bit words to 16 bits."""
+    body = f"\tld.global.b32 %r5, [%d0];\n\t{opcode} %h5, %r5;\n\tcvt.u64.u16 %d9, %h5;\n\tst.global.b64 [%d1], %d9;"
+    return [int(v) for v in run(body, values)]
+
+
+def test_other_conversions() -> None:
+    """Ties to even; .ftz takes and gives no subnormal float32; .sat clamps to [0, 1]."""
+    assert narrowed("cvt.rn.f16.s32", [2049, 2051, 65519, 65520, 0xFFFFFFFF]) == [
+        0x6800,
+        0x6802,
+        0x7BFF,
+        0x7C00,
+        0xBC00,
+    ]
+    assert narrowed("cvt.rn.bf16.s32", [257, 259, 0xFFFFFFFF]) == [0x4380, 0x4382, 0xBF80]
+    assert apply("cvt.sat.f32.f32", [0xBF800000, 0x3F000000, 0x40000000, NAN, 1]) == [0, 0x3F000000, 0x3F800000, 0, 1]
+    assert apply("cvt.ftz.f32.f32", [1, SIGN | 1, 0x00800000]) == [0, SIGN, 0x00800000]
+    assert apply("cvt.ftz.sat.f32.f32", [1, 0x3F000000]) == [0, 0x3F000000]
+    assert apply("cvt.rni.ftz.s32.f32", [0x3FC00000, 1]) == [2, 0]
+    assert apply("cvt.rpi.s32.f32", [1]) == [1]
+    assert apply("cvt.rpi.ftz.s32.f32", [1]) == [0]
+
+
+@pytest.mark.parametrize("opcode", ["cvt.f32.s32", "cvt.rz.f32.s32", "cvt.rn.f32.b32", "cvt.rni.b32.f32",
+                                    "cvt.rn.sat.bf16.f16", "cvt.ftz.f16.f16", "cvt.rn.f32.f32"])  # fmt: skip
+def test_conversions_that_do_not_exist(opcode: str) -> None:
+    with pytest.raises(NotExecuted):
+        apply(opcode, [1])
