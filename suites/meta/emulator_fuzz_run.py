@@ -81,9 +81,10 @@ def _computed_by(fma: Callable[[Array, Array, Array], Array] | None) -> None:
     from narrowgauge.devices.emulator import launching
     from narrowgauge.devices.emulator.models import ptx_arithmetic
 
-    ptx_arithmetic.fma = fma or _OWN.setdefault("fma", ptx_arithmetic.fma)
+    own = _OWN.setdefault("fma", ptx_arithmetic.fma)
+    setattr(ptx_arithmetic, "fma", fma or own)  # noqa: B010  a type checker takes it for a constant
     for front in (launching.nvidia, launching._amd):  # instructions keep the function that they were built with
-        front.cache_clear()  # type: ignore[attr-defined]
+        front.cache_clear()  # type: ignore[union-attr]
 
 
 _OWN: dict[str, Callable[[Array, Array, Array], Array]] = {}

@@ -148,7 +148,7 @@ def test_a_nan_as_fp4_and_a_scale_that_is_none() -> None:
     for code in range(16):
         allowed = answer.allows(column([0x20 | code] * 3)).tolist()
         assert allowed == [code in (0, 7, 0xF), code in (0, 7, 0xF), code == 4], code
-    (eight,) = models_of("gfx1250")["v_cvt_scalef32_pk8_fp4_f32"].run(*[nan] * 8, scale=one)
+    (eight,) = models_of("gfx1250")["v_cvt_scalef32_pk8_fp4_f32"].run(*[nan] * 8, scale=one)  # type: ignore[misc]
     assert [hex(x) for x in eight.first.tolist()] == ["0x77777777", "0xffffffff", "0x44444444"]
     lost = models_of("gfx950")["v_cvt_scalef32_pk_f32_fp8"].run(column([0x3838]), scale=column([QUIET]), place=0)
     assert all(is_nan(int(answer.first[0])) for answer in lost)  # type: ignore[union-attr]

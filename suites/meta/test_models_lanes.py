@@ -170,7 +170,7 @@ def test_permutes_of_several_waves() -> None:
         16 * (n // 16) + _nibble(selects, n) for n in range(32)
     ]
     for size in (16, 32):
-        one, other = lanes.permlane_swap(value, value + np.uint32(1000), size)  # type: ignore[arg-type]
+        one, other = lanes.permlane_swap(value, value + np.uint32(1000), size)
         for wave in range(3):
             for lane in range(64):
                 odd = lane // size % 2 == 1
