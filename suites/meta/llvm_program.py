@@ -29,7 +29,7 @@ attributes #0 = {{ "denormal-fp-math-f32"="{denormals}" }}
 !4 = distinct !DISubprogram(name: "probe", scope: !1, file: !1, line: 3)
 !14 = !DILocation(line: 7, column: 3, scope: !4)
 """
-BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "half": 16, "bfloat": 16}
+BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "half": 16, "bfloat": 16, "double": 64}
 Words = npt.NDArray[np.uint64]
 
 

@@ -291,3 +291,15 @@ def test_values_come_from_a_second_derivation() -> None:
     """The helper of this file gives what the definition says."""
     assert _directed(Fraction(1) + Fraction(1, 2**30), "rm") == 1.0
     assert _directed(Fraction(-1) - Fraction(1, 2**30), "rz") == -1.0
+
+
+def test_what_has_no_effect_here() -> None:
+    """An address in global memory is its generic one; a fence and a wait do nothing that a thread could see."""
+    body = """
+	cvta.to.global.u64 %d4, %d1;
+	cvta.global.u64 %d5, %d4;
+	fence.acq_rel.gpu;
+	nanosleep.u32 100;
+	sub.s64 %d6, %d5, %d1;
+	st.global.b64 [%d4], %d6;"""
+    assert set(run(body)) == {0}

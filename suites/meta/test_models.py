@@ -9,6 +9,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.devices.emulator.models.amd import AMD, models_of
 from narrowgauge.devices.emulator.models.answers import Answers, Band, Bits
 from narrowgauge.devices.emulator.models.nvidia import NVIDIA, nvidia_model, random_fields
+from narrowgauge.devices.emulator.models.rounding_ieee import float32_to_odd
 from narrowgauge.devices.targets import TARGETS
 
 pytestmark = pytest.mark.meta
@@ -351,3 +352,13 @@ def test_every_model_says_where_it_comes_from() -> None:
         assert model.clause.startswith(("PTX ISA 9.1", "CDNA3", "CDNA4", "RDNA4")), model.name
         assert model.inputs
         assert model.output
+
+
+def test_rounding_to_odd_keeps_what_is_exact_and_marks_the_rest() -> None:
+    """Of the two binary32 around a number the one with the odd last bit; what is binary32 is itself."""
+    given = np.array([1.0, -2.0, 0.0, 1 + 2.0**-30, -1 - 2.0**-30, 1 + 2.0**-23 + 2.0**-40, 2 - 2.0**-30, 1e300, INF])
+    one = 0x3F800000
+    want = [one, 0xC0000000, 0, one + 1, one + 1 | 1 << 31, one + 1, 0x3FFFFFFF, 0x7F7FFFFF, 0x7F800000]
+    with np.errstate(over="ignore"):
+        assert float32_to_odd(given).view(np.uint32).tolist() == want
+        assert np.isnan(float32_to_odd(np.array([NAN]))).all()
