@@ -59,6 +59,18 @@ def test_a_compiled_soft_cast_is_executed_and_right(target: str) -> None:
     assert verdict.result == "passed"
 
 
+def _theirs(folder: Path, target: str, text: str) -> Outcome:
+    """What came of running the one kernel of somebody's file on the edges of a claim."""
+    path = folder / "theirs.py"
+    path.write_text(text)
+    device = discovery.emulated(target)
+    try:
+        (theirs,) = device.describe(str(path))
+        return device.run(theirs, CLAIM, case_named("edges").make(CLAIM))
+    finally:
+        device.close()
+
+
 def test_a_wrong_claim_about_compiled_code_is_found() -> None:
     """The saturating cast, taken for one that gives NaN beyond the largest value."""
     other = Claim.parse("cast/ocp_nonsaturate/float32/float8_e4m3fn")
@@ -69,14 +81,8 @@ def test_a_wrong_claim_about_compiled_code_is_found() -> None:
 
 @pytest.mark.parametrize("target", ["gfx942"])
 def test_a_store_out_of_bounds_names_kernel_line_and_address(tmp_path: Path, target: str) -> None:
-    path = tmp_path / "theirs.py"
-    path.write_text(OWNERS_WRAPPER.replace(".to(tl.uint8), i < n)", ".to(tl.uint8))"))
-    device = discovery.emulated(target)
-    try:
-        (theirs,) = device.describe(str(path))
-        outcome = device.run(theirs, CLAIM, case_named("edges").make(CLAIM))
-    finally:
-        device.close()
+    beyond = OWNERS_WRAPPER.replace(".to(tl.uint8), i < n)", ".to(tl.uint8))")
+    outcome = _theirs(tmp_path, target, beyond)
     assert outcome.kind == "raised"
     assert "KernelError: copy at theirs.py:11" in outcome.reason
     assert "out of bounds: store of" in outcome.reason
@@ -85,13 +91,6 @@ def test_a_store_out_of_bounds_names_kernel_line_and_address(tmp_path: Path, tar
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 def test_an_autotuned_launch_of_somebody_else_is_executed(tmp_path: Path, target: str) -> None:
-    path = tmp_path / "theirs.py"
-    path.write_text(OWNERS_WRAPPER)
-    device = discovery.emulated(target)
-    try:
-        (theirs,) = device.describe(str(path))
-        outcome = device.run(theirs, CLAIM, case_named("edges").make(CLAIM))
-    finally:
-        device.close()
+    outcome = _theirs(tmp_path, target, OWNERS_WRAPPER)
     assert outcome.kind == "returned", outcome.reason
     assert outcome.malformed == ()
