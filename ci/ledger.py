@@ -15,7 +15,7 @@ from typing import Any
 
 from narrowgauge.contracts.files import write_whole
 from narrowgauge.contracts.outcome import How
-from narrowgauge.contracts.verdict import Explanation, Mismatch, Result
+from narrowgauge.contracts.verdict import Explanation, Mismatch, OpenAnswers, Result
 from narrowgauge.version import __version__
 
 SCHEMA = "narrowgauge.ledger/1"
@@ -53,6 +53,8 @@ class Row:
     malformed: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
     models: dict[str, bool] = field(default_factory=dict)
+    open_answers: OpenAnswers | None = None
+    notes: tuple[str, ...] = ()
     outcome: str = "returned"
     digest: str = ""
     waiver: str = ""
@@ -70,8 +72,10 @@ class Row:
             Explanation(**{**e, "faults": tuple(e["faults"])}) for e in data.get("explanations", ())
         )
         fixed["mismatches"] = tuple(Mismatch(**{**m, "index": tuple(m["index"])}) for m in data.get("mismatches", ()))
-        for name in ("faults", "malformed", "follows"):
+        for name in ("faults", "malformed", "follows", "notes"):
             fixed[name] = tuple(data.get(name, ()))
+        if tried := data.get("open_answers"):
+            fixed["open_answers"] = OpenAnswers(**{**tried, "tried": tuple(tried["tried"])})
         return cls(**fixed)
 
 

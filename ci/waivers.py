@@ -1,9 +1,13 @@
-"""Waivers: known failures as data. Strict in form, and strict in effect: one that no longer fails is an error."""
+"""Waivers: known failures as data. Strict in form, and strict in effect: one that no longer fails is an error.
+
+In a file ``target`` and ``test`` may each be a list: that is one waiver for each pair.
+"""
 
 from __future__ import annotations
 
 import datetime
 import fnmatch
+import itertools
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -74,7 +78,18 @@ def _load_one(path: Path) -> list[Waiver]:
     entries = data.get("waiver", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise BadInput(f"waivers {path}: 'waiver' is no list of tables; expected [[waiver]]")
-    return [_checked(entry, f"{path}, waiver {number}") for number, entry in enumerate(entries, 1)]
+    return [w for number, entry in enumerate(entries, 1) for w in _each(entry, f"{path}, waiver {number}")]
+
+
+def _each(entry: Mapping[str, object], where: str) -> list[Waiver]:
+    """The waivers that one table stands for: one for each of its targets and tests."""
+    lists = [[(name, one) for one in _listed(entry[name])] for name in ("target", "test") if name in entry]
+    return [_checked({**entry, **dict(pairs)}, where) for pairs in itertools.product(*lists)]
+
+
+def _listed(value: object) -> list[object]:
+    """The values of a list; any other value, and an empty list, by itself."""
+    return value if isinstance(value, list) and value else [value]
 
 
 def _checked(entry: Mapping[str, object], where: str) -> Waiver:

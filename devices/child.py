@@ -10,12 +10,14 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.contracts.outcome import CHOICES, NotExecuted
 from narrowgauge.contracts.serial import plugged_to_json
-from narrowgauge.devices import fresh_memory, loading, running
+from narrowgauge.devices import extensions, fresh_memory, loading, running
+from narrowgauge.devices import facts as known
 from narrowgauge.devices.wire import Arena, receive, send
 
 #: how many characters of an error's first line go into a ledger
@@ -25,7 +27,8 @@ LONGEST = 300
 class Session:
     """The kernels that this child has loaded, by origin and name."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Callable[[], dict[str, Any]]) -> None:
+        self.facts = facts
         self.loaded: dict[str, dict[str, loading.Loaded]] = {}
         self.range = running.Range()
 
@@ -44,9 +47,7 @@ class Session:
                 described = [plugged_to_json(k.plugged) for k in self.kernels(request["origin"]).values()]
                 return {"kind": "returned", "kernels": described}, {}
             case "facts":
-                from narrowgauge.devices.facts import facts
-
-                return {"kind": "returned", "facts": facts()}, {}
+                return {"kind": "returned", "facts": self.facts()}, {}
             case "run":
                 loaded = self.kernels(request["origin"])[request["kernel"]]
                 return running.run(loaded, buffers["x"], request["format"], request["outputs"])
@@ -59,12 +60,25 @@ class Session:
 def told(error: BaseException, origin: str) -> str:
     """The error in one line of bounded length, with the line of the plug-in at which it was raised."""
     text = f"{type(error).__name__}: {error}".strip()
-    lines = text.splitlines() or [text]
+    lines = _lines(text, error)
     short = lines[0][:LONGEST] + (" …" if len(lines) > 1 or len(lines[0]) > LONGEST else "")
     folder = os.path.dirname(origin)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if folder and os.path.dirname(f.filename) == folder]
     traceback.print_exception(error)  # whole, into what the process said
     return f"{short} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else short
+
+
+def _lines(text: str, error: BaseException) -> list[str]:
+    """An error's text, what matters first: Triton's compiler has the source that it read between place and reason, and
+    an error in a function that the kernel calls as a cause, with the place in that function."""
+    first = error
+    while type(first).__name__ == type(error).__name__ == "CompilationError" and first.__cause__ is not None:
+        first = first.__cause__
+    reason = f"{first}".strip().splitlines()[-1:]
+    lines = text.splitlines() or [text]
+    if type(error).__name__ == "CompilationError" and len(lines) > 1 and reason:
+        lines[0] = f"{lines[0]} {reason[0].strip()}"
+    return lines
 
 
 def _end_with_parent() -> None:
@@ -83,12 +97,13 @@ def main() -> None:
     arguments = parser.parse_args()
     reader, writer, request_arena, answer_arena = arguments.descriptors
     _end_with_parent()
-    models: dict[str, bool] = {}  # of instructions, used by the launches of one request; filled by an emulated driver
+    facts, emulated = known.facts, None
     if arguments.emulate:
         from narrowgauge.devices import triton_driver
 
-        models = triton_driver.install(arguments.emulate).models
-    session = Session()
+        surroundings = known.facts()  # before torch is made to say otherwise
+        facts, emulated = lambda: surroundings, triton_driver.install(arguments.emulate)
+    session = Session(facts)
     itself = os.getpid()
     incoming, outgoing = Arena(request_arena), Arena(answer_arena)
     with os.fdopen(reader, "rb") as requests, os.fdopen(writer, "wb") as answers:
@@ -97,14 +112,18 @@ def main() -> None:
                 request, buffers = receive(requests, incoming)
             except EOFError:
                 return
-            models.clear()
+            if emulated:
+                emulated.begin(request.get("choice", CHOICES[0]))
             try:
                 answer, outputs = session.answer(request, buffers)
             except NotExecuted as reason:
                 answer, outputs = {"kind": "not_executed", "reason": str(reason)}, {}
             except BaseException as error:  # a plug-in may raise SystemExit; the parent must hear of it
                 answer, outputs = {"kind": "raised", "reason": told(error, request.get("origin", ""))}, {}
+                if emulated and (lacking := extensions.missing(error, arguments.emulate)):
+                    answer = {"kind": "not_executed", "reason": lacking}
             if os.getpid() != itself:  # a plug-in called fork() and let both return: a copy answers for nobody
                 os._exit(0)
             sys.stdout.flush()
-            send(answers, outgoing, answer | {"models": models}, outputs)
+            told_of = {"models": emulated.models, "notes": emulated.notes} if emulated else {"models": {}, "notes": []}
+            send(answers, outgoing, answer | told_of, outputs)

@@ -20,7 +20,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.contracts.outcome import How, Outcome
+from narrowgauge.contracts.outcome import CHOICES, Choice, How, Outcome
 from narrowgauge.contracts.serial import plugged_from_json
 from narrowgauge.devices.wire import Arena, receive, send
 
@@ -146,9 +146,14 @@ class Device:
         facts: dict[str, Any] = message["facts"]
         return facts
 
-    def run(self, plugged: Plugged, claim: Claim, x: Coded, timeout: float = RUN) -> Outcome:
-        """Run a kernel once (twice inside, with two fill patterns of fresh memory) on a copy of ``x``."""
-        return self._outcome(plugged, claim, {"verb": "run"}, {"x": x}, timeout)
+    def run(
+        self, plugged: Plugged, claim: Claim, x: Coded, timeout: float = RUN, choice: Choice = CHOICES[0]
+    ) -> Outcome:
+        """Run a kernel once (twice inside, with two fill patterns of fresh memory) on a copy of ``x``.
+
+        ``choice``: which answer an emulated device takes where an instruction's words allow several.
+        """
+        return self._outcome(plugged, claim, {"verb": "run", "choice": choice}, {"x": x}, timeout)
 
     def run_range(self, plugged: Plugged, claim: Claim, first: int, count: int, timeout: float = RUN) -> Outcome:
         """Run a kernel once on so many consecutive patterns of the claim's source, which the child makes itself."""
@@ -179,6 +184,7 @@ class Device:
             said=said,
             malformed=tuple(answer.get("malformed", ())),
             models=answer["models"],
+            notes=tuple(answer["notes"]),
             seconds=time.monotonic() - began,
         )
 

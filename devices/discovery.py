@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ def emulated(target: str) -> Device:
     """A Triton driver that compiles for a target without its hardware. Raises ``BadInput`` for an unknown one."""
     if target not in EMULATED:
         raise unknown("target", target, EMULATED, f"device 'emulated:{target}'")
-    executes = "executes the PTX" if TARGETS[target].backend == "cuda" else "execution is not built yet"
-    note = f"compiles for {target} ({TARGETS[target].product}); {executes}"
+    code = "PTX" if TARGETS[target].backend == "cuda" else "LLVM IR"
+    note = f"compiles for {target} ({TARGETS[target].product}) and executes the {code} on the CPU"
     return Device(f"emulated:{target}", f"emulated-{target}", "emulated", dict(NO_GPU), emulates=target, note=note)
 
 
@@ -88,16 +89,15 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def default_devices() -> list[Device]:
-    """The devices of a run that names none: the host, and what Triton offers here."""
-    triton = [interpreter(), *(emulated(t) for t in EMULATED_BY_DEFAULT)] if has_triton() else []
+def default_devices(targets: Sequence[str] = EMULATED_BY_DEFAULT) -> list[Device]:
+    """The devices of a run that names none: the host, and what Triton offers here, with these emulated ``targets``."""
+    triton = [interpreter(), *(emulated(t) for t in targets)] if has_triton() else []
     return [host(), *triton, *gpus()]
 
 
 def all_devices() -> list[Device]:
     """Every device that can be named on this machine."""
-    triton = [interpreter(), *(emulated(t) for t in EMULATED)] if has_triton() else []
-    return [host(), *triton, *gpus()]
+    return default_devices(EMULATED)
 
 
 def device_named(name: str) -> Device:

@@ -9,12 +9,13 @@ and ``CompiledKernel._init_handles``. suites/portability/test_emulated.py fails 
 
 from __future__ import annotations
 
-import itertools
+import re
+import struct
 from typing import Any
 
-from narrowgauge.contracts.outcome import NotExecuted
-from narrowgauge.devices import fresh_memory
-from narrowgauge.devices.targets import target_named
+from narrowgauge.contracts.outcome import CHOICES, NotExecuted
+from narrowgauge.devices import autotuning, fresh_memory, torch_gpu
+from narrowgauge.devices.targets import LIMITS, target_named
 
 
 def install(name: str) -> Driver:
@@ -31,26 +32,50 @@ def install(name: str) -> Driver:
     prepare = CompiledKernel._init_handles
 
     def remember_then_prepare(self: Any) -> Any:
-        active.compiled = self
+        active.preparing = self
         return prepare(self)
 
     CompiledKernel._init_handles = remember_then_prepare
     driver.set_active(active)
+    autotuning.watch(active.note)
+    torch_gpu.install(name)
     return active
 
 
 class _Utils:
-    """What Triton asks of a loaded module."""
+    """What Triton asks of the device and of a loaded module."""
 
-    def get_device_properties(self, device: int) -> dict[str, int]:
-        # Enough of everything: a kernel that does not fit the real target is for the emulator's own limits to say.
-        return {"max_shared_mem": 1 << 30, "multiprocessor_count": 1, "warpSize": 32}
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    def get_device_properties(self, device: int) -> dict[str, Any]:
+        known, limits = self.driver.target, LIMITS[self.driver.name]
+        return _Properties(
+            max_shared_mem=limits.shared, max_num_regs=65536, warpSize=known.warp_size,
+            **({"multiprocessor_count": limits.units} if limits.units else {}),
+            **({"arch": self.driver.name} if known.backend == "hip" else {}),
+        )  # fmt: skip
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
-        return object(), name, 0, 0, 1024
+        return object(), name, _registers(self.driver.preparing), 0, 1024
 
     def unload_module(self, module: Any) -> None:
         pass
+
+
+class _Properties(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        raise NotExecuted(f"get_device_properties()[{name!r}] is not answered on an emulated device")
+
+
+def _registers(compiled: Any) -> int:
+    """Registers of a thread: wrappers compute from them how many blocks fit."""
+    if "amdgcn" in compiled.asm:
+        found = re.search(r"\.vgpr_count:\s*(\d+)", compiled.asm["amdgcn"])
+        return int(found[1]) if found else 0
+    # .nv.info of the cubin: attribute 0x2f of form 4 has 8 bytes, the function's number and its registers.
+    place = compiled.asm["cubin"].find(b"\x04\x2f\x08\x00")
+    return int(struct.unpack_from("<I", compiled.asm["cubin"], place + 8)[0]) if place >= 0 else 0
 
 
 class Driver:
@@ -58,11 +83,23 @@ class Driver:
 
     def __init__(self, target: Any, name: str) -> None:
         self.target, self.name = target, name
-        self.utils = _Utils()
-        self.compiled: Any = None
+        self.utils = _Utils(self)
+        self.preparing: Any = None  #: the compiled kernel that Triton makes ready to launch
         self.models: dict[str, bool] = {}  #: of instructions, used by launches; True where an answer was open
-        self.launched = itertools.count()
+        self.notes: list[str] = []
+        self.choice: str = CHOICES[0]
         self.launcher_cls = lambda source, metadata: _Launcher(self, source)
+
+    def begin(self, choice: str) -> None:
+        """Start a request: nothing of the one before is left."""
+        self.models.clear()
+        self.notes.clear()
+        self.choice = choice
+
+    def note(self, text: str) -> None:
+        """Say something of the launches of this request, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def get_current_target(self) -> Any:
         return self.target
@@ -76,39 +113,53 @@ class Driver:
     def get_current_stream(self, device: int) -> int:
         return 0
 
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        return torch_gpu.capability(self.name)
+
     def get_active_torch_device(self) -> Any:
         import torch
 
-        return torch.device("cpu")
+        return torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
         import torch
 
-        return torch.cpu
+        return torch.cuda
 
     def is_active(self) -> bool:
         return True
 
     def get_benchmarker(self) -> Any:
-        # Autotuning: every configuration is launched once, and the first one that can be is said to be the fastest.
-        def bench(launch: Any, quantiles: Any = None) -> list[float]:
-            launch()
-            return [float(next(self.launched))] * 3
+        from triton.testing import do_bench
 
-        return bench
+        return do_bench
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        return None  # there is no cache to clear between two runs
+
+    def clear_cache(self, cache: Any) -> None:
+        pass
 
 
 class _Launcher:
     """Called once per launch, after compilation."""
 
     def __init__(self, driver: Driver, source: Any) -> None:
-        self.driver, self.source = driver, source
+        self.driver, self.source, self.compiled = driver, source, driver.preparing
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, described: Any, enter: Any, leave: Any,
         *arguments: Any,
     ) -> None:  # fmt: skip
-        compiled = self.driver.compiled
+        if enter is not None:
+            enter(described)
+        with torch_gpu.as_they_are():
+            self._launch((x, y, z), arguments)
+        if leave is not None:
+            leave(described)
+
+    def _launch(self, grid: tuple[int, int, int], arguments: tuple[Any, ...]) -> None:
+        compiled = self.compiled
         metadata = compiled.metadata
         if metadata.num_ctas != 1:
             raise NotExecuted(f"{metadata.name} uses clusters of {metadata.num_ctas} blocks")
@@ -116,19 +167,21 @@ class _Launcher:
 
         warp = self.driver.target.warp_size
         if self.driver.target.backend == "cuda":
-            front, text = launching.nvidia, compiled.asm["ptx"]
+            fronts: Any = (launching.nvidia,)
+            text = compiled.asm["ptx"]
         else:
             fusion = bool(getattr(metadata, "enable_fp_fusion", True))
-            front = launching.amd(self.driver.name, metadata.num_warps * warp, fusion)
-            text = compiled.asm["llir"]
+            text, threads = compiled.asm["llir"], metadata.num_warps * warp
+            fronts = launching.amd_fronts(text, compiled.asm["amdgcn"], self.driver.name, threads, fusion)
         models = launching.launch(
-            front,
+            fronts,
             text,
             self.source.signature,
             arguments,
-            (x, y, z),
+            grid,
             metadata.shared,
             warp,
             fresh_memory.pattern(),
+            self.driver.choice,
         )
         launching.merge(self.driver.models, models)

@@ -101,6 +101,14 @@ def native_cast(x, codes, count, TO: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(codes + offsets, value.to(TO).to(tl.uint8, bitcast=True), mask)
 
 
+@triton.jit
+def native_decode(codes, out, count, FROM: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < count
+    value = tl.load(codes + offsets, mask, other=0).to(FROM, bitcast=True)
+    tl.store(out + offsets, value.to(out.dtype.element_ty), mask)
+
+
 def _grid(x):
     return (triton.cdiv(x.numel(), BLOCK),)
 
@@ -219,3 +227,12 @@ def triton_native_ocp(x, format):
 @kernel(Cast("triton_amd_fnuz"), FNUZ, SOURCES, owner="triton", conversion="native", library="triton")
 def triton_native_fnuz(x, format):
     return launch_native(x, format)
+
+
+@kernel(Cast("ieee"), SOURCES, (*OCP, *FNUZ), owner="triton", conversion="native", library="triton")
+def triton_native_decode(x, format, source):
+    codes = x.contiguous().view(torch.uint8)
+    out = torch.empty(codes.shape, dtype=getattr(torch, format), device=codes.device)
+    if codes.numel():
+        native_decode[_grid(codes)](codes, out, codes.numel(), TRITON_TYPES[source], BLOCK)
+    return out

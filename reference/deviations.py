@@ -99,7 +99,7 @@ GFLOAT_NEGATIVE = Deviation(
 TRITON_AMD = Deviation(
     "triton", "==3.9", "float8_e4m3fn", Span(464.0, 480.0, "|x|"), 470.0, 0x7F,
     "the clamp of float16 sources begins at 480, and what rounds to 480 is the code of NaN",
-    "docs/coverage.md", ("float16",),
+    "docs/upstream/triton-fp16-to-e4m3fn-nan.md", ("float16",),
 )  # fmt: skip
 
 DEVIATIONS = (TORCH, ML_DTYPES_0_5_0, ML_DTYPES, GFLOAT_TINY, GFLOAT_NEGATIVE, TRITON_AMD)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Cast, Claim, Observe
+from narrowgauge.contracts.outcome import CHOICES
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates, recipe_of, standing_of
 from narrowgauge.reference.choices import choices_of, mistaken
@@ -20,6 +21,7 @@ from narrowgauge.reference.expected import Expected, expected
 from narrowgauge.reference.form import form_of, observed_form
 from narrowgauge.reference.identify import Seen, rules_apart, their_names
 from narrowgauge.reference.listing import mismatches
+from narrowgauge.reference.open_answers import open_answers
 
 
 def judge(
@@ -29,12 +31,14 @@ def judge(
     malformed: tuple[str, ...] = (),
     want: Expected | None = None,
     models: Mapping[str, bool] | None = None,
+    again: Callable[[], Mapping[str, Mapping[str, Coded]]] = dict,
 ) -> Verdict:
     """The verdict on what a kernel returned for ``x``.
 
     ``malformed`` is what the device already found. ``want`` replaces the reference's own expectation (by vectors).
     ``models``: of instructions, which an emulated kernel passed through; where one was open (True) another answer may
-    have been right, and what differs is "disputed".
+    have been right. On a mismatch ``again`` is asked for the outputs under other answers, by choice; what differs is
+    "disputed" where they explain it, or where there are none.
     """
     observed = isinstance(claim.contract, Observe)
     emulated = dict(models or {})
@@ -47,11 +51,28 @@ def judge(
     if malformed:
         authority = "the contract's shapes and formats" if observed else standing_of(claim).authority
         return Verdict("failed", str(claim), authority, malformed=malformed, breaks="its own claim", models=emulated)
-    verdict = _observe(claim, x, got) if want is None else _hold_to(claim, x, got, want, emulated)
+    if want is None:
+        return replace(_observe(claim, x, got), models=emulated)
+    verdict = _hold_to(claim, x, got, want)
+    if verdict.result != "passed" and any(emulated.values()):
+        verdict = _with_open_answers(verdict, got, want, again())
     return replace(verdict, models=emulated)
 
 
-def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected, models: Mapping[str, bool]) -> Verdict:
+def _with_open_answers(
+    verdict: Verdict, got: Mapping[str, Coded], want: Expected, others: Mapping[str, Mapping[str, Coded]]
+) -> Verdict:
+    """A mismatch behind open answers is disputed, unless other answers were tried and leave some of it unexplained."""
+    if "not_a_code" in verdict.differences:
+        return verdict  # no answer of an instruction makes a number that is none of the format's
+    others = {c: o for c, o in others.items() if not form_of(o, want) and all(each.well_formed for each in o.values())}
+    if not others:
+        return replace(verdict, result="disputed")
+    found = open_answers(compare(got, want), want, {CHOICES[0]: got, **others})
+    return replace(verdict, open_answers=found, result=verdict.result if found.beyond else "disputed")
+
+
+def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected) -> Verdict:
     standing = standing_of(claim)
     elements = sum(interval.low.data.size for interval in want.values())
     difference = compare(got, want)
@@ -60,7 +81,7 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected, m
     explanations = explain(claim, x, got, difference)
     explained = bool(explanations) and explanations[0].complete
     return Verdict(
-        result="disputed" if standing.evidence == "document" or any(models.values()) else "failed",
+        result="disputed" if standing.evidence == "document" else "failed",
         claim=str(claim),
         authority=standing.authority,
         elements=elements,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.verdict import Explanation, Verdict
+from narrowgauge.contracts.verdict import Explanation, OpenAnswers, Verdict
 from narrowgauge.reference.faults.registry import fault_named
 
 #: how many faults of an indistinguishable set are spelled out
@@ -15,6 +15,7 @@ def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
     parts += [_table(verdict), f"claim: {verdict.claim}", f"authority: {verdict.authority}"]
     if verdict.models:
         parts.append(f"emulated with models: {', '.join(verdict.models)}")
+    parts += verdict.notes
     if script:
         parts.append("see it without narrowgauge:\n" + "\n".join(f"    {line}" for line in script.splitlines()))
     return "\n".join(part for part in parts if part)
@@ -60,12 +61,25 @@ def _headline(verdict: Verdict, subject: str) -> str:
 
 
 def _breaks(verdict: Verdict) -> str:
-    if verdict.result == "disputed" and verdict.open_models:
-        several = ", ".join(verdict.open_models)
+    several = ", ".join(verdict.open_models)
+    if verdict.open_answers is not None:
+        return _with_other_answers(verdict, verdict.open_answers, several)
+    if verdict.result == "disputed" and several:
         return f"disputed: the instruction set allows several answers of {several}; the emulator went on with one"
     if verdict.result == "disputed":
         return "disputed: the expectation rests on a document, not on hardware or a measurement; nobody is blamed"
     return f"breaks: {verdict.breaks}"
+
+
+def _with_other_answers(verdict: Verdict, found: OpenAnswers, several: str) -> str:
+    tried = f"{len(found.tried)} choices of the open answers of {several} were tried"
+    if found.agrees:
+        return f"disputed: {tried}; with {found.agrees!r} nothing differs"
+    if not found.beyond:
+        return f"disputed: {tried}; they explain all {found.within:,} of the codes"
+    some = f"; they explain {found.within:,} more" if found.within else ""
+    document = "" if verdict.result == "failed" else "\ndisputed: the expectation rests on a document"
+    return f"breaks: {verdict.breaks}\n{tried}; none explains {found.beyond:,} of the codes{some}{document}"
 
 
 def _reasons(verdict: Verdict) -> list[str]:

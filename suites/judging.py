@@ -9,7 +9,7 @@ from narrowgauge.ci.ledger import Row
 from narrowgauge.ci.waivers import Waiver
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Cast, Observe
-from narrowgauge.contracts.outcome import Outcome
+from narrowgauge.contracts.outcome import CHOICES, Outcome
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.expected import Expected, expected
@@ -43,8 +43,14 @@ def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: 
         said = f"\nthe process said last:\n{outcome.said}" if outcome.said else ""
         message = f"[{outcome.kind.upper()}] {planned.subject}: {outcome.reason}{said}"
         return Judged(_row(planned, outcome, result="failed", reason=reason, breaks="its own claim"), message, x=x)
-    verdict = judge(planned.claim, x, outcome.outputs, outcome.malformed, want, outcome.models)
-    return _judged(planned, x, want, outcome, verdict)
+
+    def again() -> dict[str, dict[str, Coded]]:
+        """Outputs under other answers of the models."""
+        others = {c: planned.device.run(planned.plugged, planned.claim, x, timeout, c) for c in CHOICES[1:]}
+        return {c: other.outputs for c, other in others.items() if other.kind == "returned" and not other.malformed}
+
+    verdict = judge(planned.claim, x, outcome.outputs, outcome.malformed, want, outcome.models, again)
+    return _judged(planned, x, want, outcome, replace(verdict, notes=outcome.notes))
 
 
 def not_run(planned: Planned, reason: str) -> Judged:
@@ -86,6 +92,7 @@ def _row(planned: Planned, outcome: Outcome, *, verdict: Verdict | None = None, 
         distribution=planned.plugged.distribution,
         outcome=outcome.kind,
         seconds=round(outcome.seconds, 4),
+        notes=outcome.notes,
         result="not_executed",
     )
     row = row if verdict is None else with_verdict(row, verdict)
@@ -110,6 +117,7 @@ def with_verdict(row: Row, verdict: Verdict) -> Row:
         malformed=verdict.malformed,
         follows=verdict.follows,
         models=verdict.models,
+        open_answers=verdict.open_answers,
         reason=verdict.reason or "; ".join(verdict.malformed),
         digest=verdict.digest,
     )

@@ -15,6 +15,9 @@ from narrowgauge.golden.families import family_of
 from narrowgauge.reference.inputs import CASES, DEPTHS, Depth
 from narrowgauge.reference.judge import check_claim
 
+#: formats that every target converts
+PLAIN = {"float32", "bfloat16", "float16", "int8", "uint8"}
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -62,12 +65,13 @@ class Planned:
         if kernel.conversion != "native" or kernel.backend != "triton" or kernel.canary:
             return ""
         if self.device.how == "interpreted":
-            return "it converts to a narrow type, which Triton's interpreter does wrongly (interpreter_canary)"
+            return "it converts a narrow type, which Triton's interpreter does wrongly (interpreter_canary)"
         name = self.device.emulates or self.device.target
         if name not in TARGETS:
-            return f"{name} is not in devices/targets.py: whether it converts to {self.claim.format} is not known"
-        if self.claim.format not in TARGETS[name].triton:
-            return f"{name} has no conversion to {self.claim.format}, in hardware or in Triton"
+            return f"{name} is not in devices/targets.py: which formats it converts is not known"
+        for narrow in {self.claim.source, self.claim.format} - PLAIN:
+            if narrow not in TARGETS[name].triton:
+                return f"{name} has no conversion of {narrow}, in hardware or in Triton"
         return ""
 
 
@@ -93,19 +97,14 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
     for plugged, claim, device in _places(kernels, devices, operation):
         cells = [Planned(plugged, claim, case.name, device) for case in cases if case.applies(claim)]
         # Where nothing will be executed, one case says all there is to say.
-        planned += cells[:1] if not _executes(device) or any(c.hindrance for c in cells) else cells
+        planned += cells[:1] if any(c.hindrance for c in cells) else cells
     return planned
 
 
 def plan_one(kernels: Iterable[Plugged], devices: Sequence[Device], operation: str, case: str) -> list[Planned]:
-    """One cell for each claim on each device that executes: for tests that bring their own inputs."""
+    """One cell for each claim on each device that can run it: for tests that bring their own inputs."""
     cells = [Planned(plugged, claim, case, device) for plugged, claim, device in _places(kernels, devices, operation)]
-    return [c for c in cells if _executes(c.device) and not (c.hindrance or c.plugged.kernel.canary)]
-
-
-def _executes(device: Device) -> bool:
-    """Whether a device has something that executes what is compiled for it: the emulator reads PTX only, so far."""
-    return not device.emulates or TARGETS[device.emulates].backend == "cuda"
+    return [c for c in cells if not (c.hindrance or c.plugged.kernel.canary)]
 
 
 def _places(

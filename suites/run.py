@@ -15,10 +15,10 @@ from narrowgauge.ci import waivers
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.devices.device import RUN, Device
-from narrowgauge.devices.discovery import default_devices, device_named
+from narrowgauge.devices.discovery import all_devices, default_devices, device_named
 from narrowgauge.golden.manifest import VECTORS, load_manifest
 from narrowgauge.kernels_under_test import MODULES
-from narrowgauge.reference.inputs import Depth
+from narrowgauge.reference.inputs import DEPTHS, Depth
 from narrowgauge.suites.planning import Planned, check_kernels, runs_on
 
 ENTRY_POINTS = "narrowgauge.kernels"
@@ -38,8 +38,10 @@ class Run:
 
     @cached_property
     def devices(self) -> list[Device]:
-        """The devices of this run. Raises ``BadInput`` for one that does not exist."""
-        return [device_named(name) for name in self.device_names] if self.device_names else default_devices()
+        """The devices of this run, the deepest on every emulated target. Raises ``BadInput`` for an unknown one."""
+        if self.device_names:
+            return [device_named(name) for name in self.device_names]
+        return all_devices() if self.depth == DEPTHS[-1] else default_devices()
 
     @cached_property
     def kernels(self) -> list[Plugged]:

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from narrowgauge.devices.emulator.memory import Active, Array, Fault, GlobalMemory, SharedMemory
+from narrowgauge.devices.emulator.memory import Active, Array, Fault, GlobalMemory, LocalMemory, Region
+from narrowgauge.devices.emulator.shared_memory import Copies, SharedMemory
 
 
 class KernelError(Exception):
@@ -37,14 +38,19 @@ class Program:
     name: str
     instructions: Sequence[Instruction]
     threads: int  #: of a block
+    local: int = 0  #: bytes of memory that each thread has for itself
+    constants: tuple[Region, ...] = ()  #: tables that come with the code
 
 
 class Machine:
-    """A batch of blocks of one launch. ``blocks`` [n, 3] are their numbers within ``grid``."""
+    """A batch of blocks of one launch.
+
+    ``blocks`` [n, 3] are their numbers within ``grid``, ``first`` is how many blocks ran before.
+    """
 
     def __init__(
         self, program: Program, blocks: Array, grid: tuple[int, int, int], memory: GlobalMemory, shared: int, warp: int,
-        parameters: dict[str, bytes], fill: int = 0xA5,
+        parameters: dict[str, bytes], fill: int = 0xA5, first: int = 0,
     ) -> None:  # fmt: skip
         self.fill = fill
         self.program, self.warp, self.memory, self.parameters = program, warp, memory, parameters
@@ -53,7 +59,11 @@ class Machine:
         self.lane = np.arange(self.lanes)
         self.registers: dict[str, Array] = {}
         self.shared = SharedMemory(len(blocks), shared, program.threads, warp)
+        memory.accesses.batch(first, len(blocks), program.threads, warp)
+        self.copies = Copies(self.shared, self.lanes)
+        self.local = LocalMemory(self.lanes, program.local)
         self.models: dict[str, bool] = {}  #: models used so far, and whether an answer of theirs was open
+        self.choice = "first"  #: which answer of theirs is taken (modelled.choose)
         self.exited = np.zeros(self.lanes, bool)
         self._pending: dict[int, Array] = {}
         self._waiting: dict[int, Array] = {}  #: by the index of the barrier
@@ -174,3 +184,4 @@ class Machine:
             blocks |= lanes.reshape(len(blocks), -1).any(axis=1)
             self._go(at + 1, lanes)
         self.shared.barrier(blocks)
+        self.memory.accesses.barrier(blocks)

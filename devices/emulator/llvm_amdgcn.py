@@ -11,12 +11,14 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator.engine import Machine
 from narrowgauge.devices.emulator.llvm_build import OVERFLOW, Build, Builder, Effect, nothing
-from narrowgauge.devices.emulator.llvm_float import fp16_ovfl
-from narrowgauge.devices.emulator.llvm_text import HELD, Part, Value, bits
+from narrowgauge.devices.emulator.llvm_integer import ones as _ones
+from narrowgauge.devices.emulator.llvm_text import HELD, Part, bits
 from narrowgauge.devices.emulator.memory import Active, Array
-from narrowgauge.devices.emulator.models import amd, lanes
+from narrowgauge.devices.emulator.models import lanes
 from narrowgauge.devices.targets import TARGETS
 
+#: the parameter that holds the address of the hidden arguments
+HIDDEN = "hidden arguments"
 #: s_setreg: register 1 (MODE), from bit 23 on, one bit
 _FP16_OVFL = 1 | 23 << 6 | 0 << 11
 
@@ -100,6 +102,11 @@ def _push(machine: Machine, active: Array, arguments: list[Part]) -> Array:
     return lanes.ds_permute(_waves(machine, arguments[0]), _waves(machine, arguments[1]), active)
 
 
+def _put(machine: Machine, active: Array, arguments: list[Part]) -> Array:
+    value, lane = (lanes.readfirstlane(_waves(machine, part), active) for part in arguments[:2])
+    return lanes.writelane(_waves(machine, arguments[2]), value, lane.astype(np.int64))
+
+
 def _wave(b: Build) -> int:
     return TARGETS[b.target].warp
 
@@ -171,148 +178,93 @@ def swap(size: Any) -> Builder:
     return build
 
 
-# --- conversions -----------------------------------------------------------------------------------------------------
+# --- others ----------------------------------------------------------------------------------------------------------
 
 
-def _model(b: Build, name: str) -> Any:
-    found = amd.models_of(b.target).get(name)
-    if found is None:
-        raise NotExecuted(f"opcode {b.opcode}: no model of {name} for {b.target}")
-    return found.run
+def permute_bytes(b: Build) -> Effect:
+    """llvm.amdgcn.perm (V_PERM_B32): each byte of the selector names a byte of the second source (0 to 3), of the first
+    (4 to 7), the sign of a half (8 to 11), 0x00 (12) or 0xff (above)."""
 
-
-def _register(value: Value) -> Callable[[Machine], Array]:
-    """Parts as one register of 32 bits, the first lowest."""
-    if sum(bits(part.kind) for part in value) > 32:
-        raise NotExecuted("an operand of a conversion that is wider than a register")
-
-    def read(machine: Machine) -> Array:
-        whole, place = np.zeros(1, np.uint32), 0
-        for part in value:
-            whole = whole | part.read(machine).astype(np.uint32) << np.uint32(place)
-            place += bits(part.kind)
+    def apply(first: Array, second: Array, selector: Array) -> Array:
+        both = first.astype(np.uint64) << np.uint64(32) | second.astype(np.uint64)
+        whole = np.zeros(1, np.uint32)
+        for place in range(4):
+            select = (selector >> np.uint32(8 * place) & np.uint32(0xFF)).astype(np.uint64)
+            byte = both >> (np.minimum(select, np.uint64(7)) * np.uint64(8)) & np.uint64(0xFF)
+            sign = both >> (np.clip(select.astype(np.int64) - 8, 0, 3) * 16 + 15).astype(np.uint64) & np.uint64(1)
+            byte = np.select(
+                [select < 8, select < 12, select == 12], [byte, sign * np.uint64(0xFF), np.uint64(0)], np.uint64(0xFF)
+            )
+            whole = whole | byte.astype(np.uint32) << np.uint32(8 * place)
         return whole
 
-    return read
+    return b.compute(b.kinds, apply, *b.arguments)
 
 
-def _set_parts(machine: Machine, names: list[str], kinds: tuple[str, ...], whole: Array, active: Active) -> None:
-    """A register of 32 bits into the parts of a result."""
-    place = 0
-    for name, kind in zip(names, kinds, strict=True):
-        machine.write(name, (whole >> np.uint32(place)).astype(HELD[kind]), active)
-        place += bits(kind)
+def ballot(b: Build) -> Effect:
+    """llvm.amdgcn.ballot: a bit for each active lane of the wave that says so."""
+    if b.kinds not in (("i64",), ("i32",)):
+        raise b.refuse()
+    (name,), said, held = b.registers(b.kinds), b.scalar(0), HELD[b.kinds[0]]
+
+    def effect(machine: Machine, active: Active) -> None:
+        votes = machine.wide(said.read(machine)).reshape(-1, machine.warp) & _active(machine, active)
+        weights = np.uint64(1) << np.arange(machine.warp, dtype=np.uint64)
+        whole = (votes * weights).sum(axis=1, dtype=np.uint64)
+        machine.write(name, np.repeat(whole, machine.warp).astype(held), active)
+
+    return effect
 
 
-def pack(name: str) -> Builder:
-    """llvm.amdgcn.cvt.pk.fp8.f32(a, b, old, word) and its like."""
+def count_below(high: bool) -> Builder:
+    """llvm.amdgcn.mbcnt.lo and .hi(mask, count): bits of the mask below this lane, of 32 lanes."""
 
     def build(b: Build) -> Effect:
-        run, word = _model(b, name), b.number(3)
-        sources, names = [_register(a) for a in b.arguments[:3]], b.registers(b.kinds)
+        (name,), mask, count = b.registers(b.kinds), b.scalar(0), b.scalar(1)
 
         def effect(machine: Machine, active: Active) -> None:
-            found = run(*_alike(machine, sources), word, fp16_ovfl(machine)).first
-            _set_parts(machine, names, b.kinds, found, active)
+            lane = (machine.lane % machine.threads % machine.warp).astype(np.int64) - (32 if high else 0)
+            below = ((np.uint64(1) << np.clip(lane, 0, 32).astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
+            found = _ones(mask.read(machine) & below)
+            machine.write(name, (count.read(machine) + found).astype(np.uint32), active)
 
         return effect
 
     return build
 
 
-def _alike(machine: Machine, sources: list[Callable[[Machine], Array]]) -> list[Array]:
-    values = [read(machine) for read in sources]
-    return list(np.broadcast_arrays(*values))
+def hidden_arguments(b: Build) -> Effect:
+    """llvm.amdgcn.implicitarg.ptr: the address of what a launch passes unseen."""
+    (name,) = b.registers(b.kinds)
+    return lambda machine, active: machine.write(name, np.frombuffer(machine.parameters[HIDDEN], np.uint64), active)
 
 
-def unpack(name: str, pair: bool) -> Builder:
-    """llvm.amdgcn.cvt.f32.fp8(source, byte) and cvt.pk.f32.fp8(source, word)."""
+def wave_barrier(b: Build) -> Effect:
+    """llvm.amdgcn.wave.barrier: accesses of a wave to shared memory are in order from here on."""
 
-    def build(b: Build) -> Effect:
-        run, place = _model(b, name), b.number(1)
-        source, names = _register(b.arguments[0]), b.registers(b.kinds)
+    def effect(machine: Machine, active: Active) -> None:
+        machine.shared.warp_barrier(machine.lane if active is None else np.flatnonzero(active))
 
-        def effect(machine: Machine, active: Active) -> None:
-            found = run(source(machine), place)
-            for register, answer in zip(names, found if pair else (found,), strict=True):
-                machine.write(register, answer.first, active)
-
-        return effect
-
-    return build
-
-
-def scaled_pack(kind: str, to: str) -> Builder:
-    """llvm.amdgcn.cvt.scalef32.pk.fp8.f32(old, a, b, scale, high) and of pairs (old, pair, scale, high)."""
-
-    def build(b: Build) -> Effect:
-        run, place = _model(b, f"v_cvt_scalef32_pk_{to}_{kind}"), b.number(len(b.arguments) - 1)
-        sources, names = [_register(a) for a in b.arguments[:-1]], b.registers(b.kinds)
-
-        def effect(machine: Machine, active: Active) -> None:
-            old, *given, scale = _alike(machine, sources)
-            mode = {} if to == "fp4" else {"ovfl": fp16_ovfl(machine)}
-            _set_parts(machine, names, b.kinds, run(*given, scale=scale, old=old, place=place, **mode).first, active)
-
-        return effect
-
-    return build
-
-
-def scaled_unpack(kind: str, source: str) -> Builder:
-    """llvm.amdgcn.cvt.scalef32.pk.f32.fp8(source, scale, high): two values."""
-
-    def build(b: Build) -> Effect:
-        run, place = _model(b, f"v_cvt_scalef32_pk_{kind}_{source}"), b.number(2)
-        reads, names = [_register(a) for a in b.arguments[:2]], b.registers(b.kinds)
-
-        def effect(machine: Machine, active: Active) -> None:
-            for name, to, answer in zip(names, b.kinds, run(*_alike(machine, reads), place), strict=True):
-                machine.write(name, answer.first.astype(HELD[to]), active)
-
-        return effect
-
-    return build
-
-
-def scaled_pack8(kind: str, to: str) -> Builder:
-    """llvm.amdgcn.cvt.scalef32.pk8.fp8.f32(eight, scale) and of narrower ones, which binary32 holds exactly."""
-
-    def build(b: Build) -> Effect:
-        run, eight, scale = _model(b, f"v_cvt_scalef32_pk8_{to}_f32"), b.arguments[0], b.scalar(1)
-        if len(eight) != 8 or b.kinds != ("i32", "i32"):
-            raise b.refuse()
-        names = b.registers(b.kinds)
-
-        def effect(machine: Machine, active: Active) -> None:
-            given = [amd.as_binary32(part.read(machine).astype(np.uint32), kind) for part in eight]
-            *values, by = np.broadcast_arrays(*given, scale.read(machine))
-            for name, answer in zip(names, run(*values, scale=by, ovfl=fp16_ovfl(machine)), strict=True):
-                machine.write(name, answer.first, active)
-
-        return effect
-
-    return build
-
-
-def toward_zero(b: Build) -> Effect:
-    """llvm.amdgcn.cvt.pkrtz: two float16."""
-    run, sources, names = _model(b, "v_cvt_pkrtz_f16_f32"), [_register(a) for a in b.arguments], b.registers(b.kinds)
-    return lambda machine, active: _set_parts(machine, names, b.kinds, run(*_alike(machine, sources)).first, active)
+    return effect
 
 
 def _hint(b: Build) -> Effect:
     return nothing
 
 
-_WIDE, _FP8 = ("f32", "f16", "bf16"), ("fp8", "bf8")
 CALLS: dict[str, Builder] = {
     **{f"llvm.amdgcn.workitem.id.{axis}": special(f"tid.{axis}") for axis in "xyz"},
     **{f"llvm.amdgcn.workgroup.id.{axis}": special(f"ctaid.{axis}") for axis in "xyz"},
     "llvm.amdgcn.wave.id": wave_number,
     "llvm.amdgcn.s.setreg": set_mode,
+    "llvm.amdgcn.ballot": ballot,
+    "llvm.amdgcn.wave.barrier": wave_barrier,
+    "llvm.amdgcn.mbcnt.lo": count_below(False),
+    "llvm.amdgcn.mbcnt.hi": count_below(True),
+    "llvm.amdgcn.implicitarg.ptr": hidden_arguments,
     "llvm.amdgcn.readfirstlane": across(_first_lane),
     "llvm.amdgcn.readlane": across(_lane),
+    "llvm.amdgcn.writelane": across(_put),
     "llvm.amdgcn.ds.bpermute": across(_pull),
     "llvm.amdgcn.ds.permute": across(_push),
     "llvm.amdgcn.update.dpp": dpp,
@@ -322,13 +274,7 @@ CALLS: dict[str, Builder] = {
     "llvm.amdgcn.permlane64": permute64,
     "llvm.amdgcn.permlane16.swap": swap(16),
     "llvm.amdgcn.permlane32.swap": swap(32),
-    **{f"llvm.amdgcn.cvt.pk.{n}.f32": pack(f"v_cvt_pk_{n}_f32") for n in _FP8},
-    **{f"llvm.amdgcn.cvt.f32.{n}": unpack(f"v_cvt_f32_{n}", False) for n in _FP8},
-    **{f"llvm.amdgcn.cvt.pk.f32.{n}": unpack(f"v_cvt_pk_f32_{n}", True) for n in _FP8},
-    **{f"llvm.amdgcn.cvt.scalef32.pk.{n}.{k}": scaled_pack(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
-    **{f"llvm.amdgcn.cvt.scalef32.pk.{k}.{n}": scaled_unpack(k, n) for n in (*_FP8, "fp4") for k in _WIDE},
-    **{f"llvm.amdgcn.cvt.scalef32.pk8.{n}.{k}": scaled_pack8(k, n) for n in _FP8 for k in _WIDE},
-    "llvm.amdgcn.cvt.pkrtz": toward_zero,
+    "llvm.amdgcn.perm": permute_bytes,
     **dict.fromkeys(
         (
             "llvm.amdgcn.s.barrier.signal",  # the wait that follows is the barrier

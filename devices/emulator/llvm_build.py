@@ -88,3 +88,9 @@ def chosen(machine: Machine, active: Active) -> Array:
 
 def nothing(machine: Machine, active: Active) -> None:
     """A hint, or what the engine does itself."""
+
+
+def fp16_ovfl(machine: Machine) -> bool:
+    """MODE.FP16_OVFL, which is 0 at the start of a kernel. It is the same for all lanes."""
+    found = machine.registers.get(OVERFLOW)
+    return found is not None and bool(found.all())

@@ -17,6 +17,8 @@ from narrowgauge.devices.emulator.memory import Active, Array
 
 _PROMISES = ("nuw", "nsw", "exact", "disjoint", "nneg", "samesign", "inbounds", "nusw")
 INTEGERS = ("i1", "i8", "i16", "i32", "i64")
+#: and those of other widths, whose upper bits are kept zero
+ODD = (*INTEGERS, "odd")
 
 
 def promises(b: Build) -> None:
@@ -41,7 +43,7 @@ def operands(b: Build, count: int) -> tuple[Kinds, list[Value]]:
 
 
 def _only(b: Build, kinds: Kinds, *allowed: str) -> None:
-    if any(kind not in allowed for kind in kinds):
+    if any(kind not in allowed and not ("odd" in allowed and kind[0] == "i") for kind in kinds):
         raise b.refuse()
 
 
@@ -171,7 +173,7 @@ def resize(is_signed: bool) -> Builder:
 
     def build(b: Build) -> Effect:
         value, kinds = _cast(b)
-        _only(b, (*kinds, *(part.kind for part in value)), *INTEGERS)
+        _only(b, (*kinds, *(part.kind for part in value)), *(INTEGERS if is_signed else ODD))
         source, held = value[0].kind, HELD[kinds[0]]
         if kinds[0] == "i1":
             return b.compute(kinds, lambda x: (x & x.dtype.type(1)).astype(bool), value)
@@ -179,7 +181,8 @@ def resize(is_signed: bool) -> Builder:
             high = held.type((1 << bits(kinds[0])) - 1 if is_signed else 1)
             return b.compute(kinds, lambda x: np.where(x, high, held.type(0)), value)
         if not is_signed:
-            return b.compute(kinds, lambda x: x.astype(held), value)
+            mask = held.type((1 << bits(kinds[0])) - 1)
+            return b.compute(kinds, lambda x: x.astype(held) & mask, value)
         narrow, wide = signed(source), signed(kinds[0])
         return b.compute(kinds, lambda x: x.view(narrow).astype(wide).view(held), value)
 
@@ -242,19 +245,22 @@ def bitcast(b: Build) -> Effect | None:
 
 def extract(b: Build) -> None:
     """extractelement, extractvalue, with a constant index."""
+    spans = b.tokens.spans()
     value = b.tokens.typed()
     b.tokens.expect(",")
-    b.alias((value[_index(b, len(value))],))
+    begin, end = spans[_index(b, len(spans))]
+    b.alias(value[begin:end])
 
 
 def insert(b: Build) -> None:
     """insertelement, insertvalue, with a constant index."""
+    spans = b.tokens.spans()
     value = b.tokens.typed()
     b.tokens.expect(",")
     new = b.tokens.typed()
     b.tokens.expect(",")
-    at = _index(b, len(value))
-    b.alias((*value[:at], *new, *value[at + 1 :]))
+    begin, end = spans[_index(b, len(spans))]
+    b.alias((*value[:begin], *new, *value[end:]))
 
 
 def _index(b: Build, count: int) -> int:
@@ -292,6 +298,67 @@ def _on_unsigned(function: Function) -> Builder:
     return lambda b: b.compute(b.kinds, function, *b.arguments)
 
 
+def _saturating(function: Callable[[Array, Array], Array], is_signed: bool) -> Builder:
+    """llvm.uadd.sat, usub.sat, sadd.sat, ssub.sat: exact in 64 bits, then brought into the range."""
+
+    def build(b: Build) -> Effect:
+        _only(b, b.kinds, *INTEGERS[1:4])
+        held, width = HELD[b.kinds[0]], bits(b.kinds[0])
+        low, high = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed else (0, (1 << width) - 1)
+        source = signed(b.kinds[0]) if is_signed else held
+
+        def apply(x: Array, y: Array) -> Array:
+            wide = function(x.view(source).astype(np.int64), y.view(source).astype(np.int64))
+            return np.clip(wide, low, high).astype(source).view(held)
+
+        return b.compute(b.kinds, apply, *b.arguments)
+
+    return build
+
+
+def _funnel(left: bool) -> Builder:
+    """llvm.fshl, llvm.fshr of 32 bits: one word out of two, shifted by the amount modulo the width."""
+
+    def build(b: Build) -> Effect:
+        _only(b, b.kinds, "i32")
+
+        def apply(high: Array, low: Array, amount: Array) -> Array:
+            both = high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
+            places = (amount & np.uint32(31)).astype(np.uint64)
+            return (both >> (np.uint64(32) - places if left else places)).astype(np.uint32)
+
+        return b.compute(b.kinds, apply, *b.arguments)
+
+    return build
+
+
+def ones(x: Array) -> Array:
+    """How many bits are set."""
+    raw = np.ascontiguousarray(x)[:, None].view(np.uint8)
+    found: Array = np.unpackbits(raw, axis=1).sum(axis=1).astype(x.dtype)
+    return found
+
+
+def _trailing(b: Build) -> Effect:
+    """llvm.cttz: zeros below the lowest one bit; the width of zero."""
+    _only(b, b.kinds, "i32", "i64")
+    held = HELD[b.kinds[0]]
+    return b.compute(b.kinds, lambda x: ones(~x & (x - held.type(1))), b.arguments[0])
+
+
+def reverse(b: Build) -> Effect:
+    """llvm.bitreverse, of any width: what is reversed in a wider word ends up in its upper bits."""
+    width = bits(b.kinds[0])
+
+    def apply(x: Array) -> Array:
+        raw = np.ascontiguousarray(x)[:, None].view(np.uint8)[:, ::-1]
+        whole = np.packbits(np.unpackbits(raw, axis=1, bitorder="big"), axis=1, bitorder="little").view(x.dtype)[:, 0]
+        found: Array = whole >> x.dtype.type(8 * x.itemsize - width)
+        return found
+
+    return b.compute(b.kinds, apply, b.arguments[0])
+
+
 def absolute(b: Build) -> Effect:
     """llvm.abs; the flag says whether the smallest integer is open, and it stays itself here."""
     whole, held = signed(b.kinds[0]), HELD[b.kinds[0]]
@@ -309,8 +376,9 @@ def count_zeros(b: Build) -> Effect:
 
 OPCODES: dict[str, Builder] = {
     "add": two(np.add, *WIDE), "sub": two(np.subtract, *WIDE), "mul": two(np.multiply, *WIDE),
-    "and": two(np.bitwise_and),
-    "or": two(np.bitwise_or), "xor": two(np.bitwise_xor), "shl": shift(np.left_shift), "lshr": shift(np.right_shift),
+    "and": two(np.bitwise_and, *ODD),
+    "or": two(np.bitwise_or, *ODD), "xor": two(np.bitwise_xor, *ODD),
+    "shl": shift(np.left_shift), "lshr": shift(np.right_shift),
     "ashr": shift(np.right_shift, arithmetic=True), "sdiv": quotient(True, False), "udiv": quotient(False, False),
     "srem": quotient(True, True), "urem": quotient(False, True), "icmp": compare, "select": select,
     "zext": resize(False), "sext": resize(True), "trunc": resize(False), "ptrtoint": rename, "inttoptr": rename,
@@ -319,5 +387,9 @@ OPCODES: dict[str, Builder] = {
 }  # fmt: skip
 CALLS: dict[str, Builder] = {
     "llvm.smax": _on_signed(np.maximum), "llvm.smin": _on_signed(np.minimum), "llvm.umax": _on_unsigned(np.maximum),
+    "llvm.uadd.sat": _saturating(np.add, False), "llvm.usub.sat": _saturating(np.subtract, False),
+    "llvm.sadd.sat": _saturating(np.add, True), "llvm.ssub.sat": _saturating(np.subtract, True),
+    "llvm.fshl": _funnel(True), "llvm.fshr": _funnel(False), "llvm.cttz": _trailing,
+    "llvm.ctpop": _on_unsigned(ones), "llvm.bitreverse": reverse,
     "llvm.umin": _on_unsigned(np.minimum), "llvm.abs": absolute, "llvm.ctlz": count_zeros,
 }  # fmt: skip

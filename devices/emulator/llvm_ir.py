@@ -1,98 +1,93 @@
 """LLVM IR of Triton's AMD targets to a program of the engine. What is not known is refused, never guessed.
 
-The IR is what the code generator gets. It may still fuse a product and a sum: a sum of a product is refused where it
-may.
+The IR is what the code generator gets. Where it fuses a product and a sum is settled in llvm_fusion.py.
 """
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from narrowgauge.contracts.outcome import NotExecuted
-from narrowgauge.devices.emulator import llvm_amdgcn, llvm_float, llvm_integer, llvm_memory
-from narrowgauge.devices.emulator.engine import Instruction, Machine, Program
+from narrowgauge.devices.emulator import (
+    llvm_amdgcn,
+    llvm_convert,
+    llvm_float,
+    llvm_flow,
+    llvm_integer,
+    llvm_memory,
+    llvm_narrow,
+)
+from narrowgauge.devices.emulator.engine import Instruction, Program
 from narrowgauge.devices.emulator.llvm_build import Build, Builder, Effect, nothing
+from narrowgauge.devices.emulator.llvm_flow import Body, Draft
+from narrowgauge.devices.emulator.llvm_functions import Function, functions
+from narrowgauge.devices.emulator.llvm_fusion import PACKED, THROUGH, Products
 from narrowgauge.devices.emulator.llvm_text import (
     HELD,
-    Kinds,
     Part,
     Reader,
     Tokens,
     Value,
     attached,
     source_lines,
-    unspecified,
 )
-from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.ptx import Parameter
 
-OPCODES: dict[str, Builder] = {**llvm_integer.OPCODES, **llvm_float.OPCODES, **llvm_memory.OPCODES}
-CALLS: dict[str, Builder] = {**llvm_integer.CALLS, **llvm_float.CALLS, **llvm_memory.CALLS, **llvm_amdgcn.CALLS}
+_ROOMS = (llvm_integer, llvm_float, llvm_convert, llvm_memory, llvm_amdgcn, llvm_narrow)
+OPCODES: dict[str, Builder] = {name: made for room in _ROOMS for name, made in getattr(room, "OPCODES", {}).items()}
+CALLS: dict[str, Builder] = {name: made for room in _ROOMS for name, made in room.CALLS.items()}
+#: functions that give one of their operands: what a flag promises is open in the sign of a zero alone, and kept
+_CHOOSING = ("llvm.minnum", "llvm.maxnum", "llvm.minimum", "llvm.maximum", "llvm.fabs", "llvm.copysign")
+#: functions that make the fill where a promise breaks
+_PROMISING = ("llvm.fma.", "llvm.fmuladd.", "llvm.exp", "llvm.log")
 BARRIERS = ("llvm.amdgcn.s.barrier", "llvm.amdgcn.s.barrier.wait")
-#: what a code generator looks through for a product
-_THROUGH = ("fneg", "extractelement", "insertelement", "shufflevector", "fpext", "bitcast", "select")
 _DEFINE = re.compile(r"^define amdgpu_kernel void @(?P<name>[\w$.]+)\((?P<parameters>.*)\)(?P<rest>[^()]*)\{$", re.M)
 _LABEL = re.compile(r'^(?P<name>[-\w$.]+|"[^"]*"):')
 _NAMED = re.compile(r'^\s*(?P<name>%(?:"[^"]*"|[-\w$.]+)) = (?P<rest>.*)$')
 _SHARED = re.compile(r"^@([\w$.]+) = .*addrspace\(3\) global \[(\d+) x i8\]", re.M)
+_SWITCH = re.compile(r"switch [^\[\n]*\[.*?\]", re.S)
 _SUFFIX = re.compile(r"(?:v\d+)?(?:i\d+|f\d+|bf16|p\d+)")
 
 
 @dataclass(frozen=True)
-class _Phi:
-    """A phi: its registers, and the text of its values by block."""
+class Kernel:
+    """A kernel that was read."""
 
-    names: tuple[str, ...]
-    kinds: Kinds
-    values: dict[str, str]
-    where: str
-
-
-@dataclass
-class _Draft:
-    """An instruction whose branch, if it is one, still names a block."""
-
-    instruction: Instruction
-    block: str = ""
+    program: Program
+    parameters: tuple[Parameter, ...]
+    products: Products
 
 
-@dataclass
-class _Body:
-    """What is known while a kernel is read."""
-
-    target: str
-    symbols: dict[str, int]
-    lines: dict[str, str]
-    fusion: bool
-    named: dict[str, Value] = field(default_factory=dict)
-    products: set[str] = field(default_factory=set)  #: results of fmul, and their negatives
-    phis: dict[str, list[_Phi]] = field(default_factory=dict)
-    edges: list[tuple[int, str, str]] = field(default_factory=list)
-    drafts: list[_Draft] = field(default_factory=list)
-    starts: dict[str, int] = field(default_factory=dict)
-
-
-def parse(text: str, target: str, threads: int, fusion: bool = True) -> tuple[Program, tuple[Parameter, ...]]:
-    """The one kernel of a module. ``threads`` of a block; ``fusion``: whether the code generator may fuse.
+def parse(text: str, target: str, threads: int, fusion: bool = True, right: bool = False) -> Kernel:
+    """The one kernel of a module. ``threads`` of a block; ``fusion``: whether the code generator fuses,
+    ``right``: of two products that it may take, the right one.
 
     Raises ``NotExecuted`` for what the emulator does not know.
     """
-    found = _DEFINE.search(text)
-    if found is None or len(re.findall(r"^define ", text, re.M)) != 1:
-        raise NotExecuted("LLVM IR without exactly one kernel, or with a function")
+    found, others = _DEFINE.search(text), functions(text)
+    if found is None or len(re.findall(r"^define ", text, re.M)) != 1 + len(others):
+        raise NotExecuted("LLVM IR without exactly one kernel, or with a function that others may call")
     for kind, mode in re.findall(r'"(denormal-fp-math[\w-]*)"="([^"]*)"', text):
         if set(mode.split(",")) != {"ieee"}:
             raise NotExecuted(f"{kind} {mode}")
-    body = _Body(target, _symbols(text), source_lines(text), fusion)
+    body = Body(target, _symbols(text), source_lines(text), fusion, others)
+    body.products = Products(_uses(text[found.end() :].partition("\n}")[0]), target == "gfx1250", right=right)
     parameters = _parameters(found["parameters"], body)
-    lines = text[found.end() :].partition("\n}")[0].splitlines()
+    inside = text[found.end() :].partition("\n}")[0]
     unnamed = sum(p.name[1:].isdigit() for p in parameters)
-    _read(lines, str(unnamed), body)
-    return Program(found["name"], tuple(_placed(body)), threads), parameters
+    _read(inside, str(unnamed), body)
+    return Kernel(Program(found["name"], tuple(llvm_flow.placed(body)), threads), parameters, body.products)
+
+
+def _uses(text: str) -> dict[str, int]:
+    """How often each name is used."""
+    counts = Counter(re.findall(r'%(?:"[^"]*"|[-\w$.]+)', text))
+    return {name: count - 1 for name, count in counts.items()}
 
 
 def _symbols(text: str) -> dict[str, int]:
@@ -103,7 +98,7 @@ def _symbols(text: str) -> dict[str, int]:
     return {name: 0 for name, _ in found}
 
 
-def _parameters(text: str, body: _Body) -> tuple[Parameter, ...]:
+def _parameters(text: str, body: Body) -> tuple[Parameter, ...]:
     parameters = []
     for said in re.split(r",\s*(?![^(]*\))", text) if text.strip() else []:
         tokens = Tokens(said, {}, {})
@@ -120,19 +115,15 @@ def _parameter(name: str, kind: str) -> Reader:
     return lambda machine: np.frombuffer(machine.parameters[name], HELD[kind])
 
 
-def _read(lines: list[str], entry: str, body: _Body) -> None:
+def _read(text: str, entry: str, body: Body) -> None:
     block = entry
-    body.starts[block] = 0
-    for raw in lines:
+    body.starts[block] = len(body.drafts)
+    for raw in _SWITCH.sub(lambda cases: " ".join(cases[0].split()), text).splitlines():
         line = raw.strip()
         if not line or line[0] == ";" or line.startswith("#dbg_"):
             continue
         if label := _LABEL.match(raw):
-            if not (len(body.starts) == 1 and not body.drafts):
-                block = label["name"].strip('"')
-            else:
-                block = label["name"].strip('"')
-                body.starts.clear()
+            block = label["name"].strip('"')
             body.starts[block] = len(body.drafts)
             continue
         line, said = attached(line)
@@ -141,7 +132,7 @@ def _read(lines: list[str], entry: str, body: _Body) -> None:
         _one(line, body.lines.get(said.get("dbg", ""), ""), block, body)
 
 
-def _one(line: str, where: str, block: str, body: _Body) -> None:
+def _one(line: str, where: str, block: str, body: Body) -> None:
     """One line of a block."""
     found = _NAMED.match(line)
     name, rest = (found["name"], found["rest"]) if found else ("", line)
@@ -150,61 +141,150 @@ def _one(line: str, where: str, block: str, body: _Body) -> None:
     if opcode in ("tail", "musttail", "notail"):
         opcode = tokens.take()
     if opcode == "phi":
-        return _phi(name, tokens, where, block, body)
+        return llvm_flow.phi(name, tokens, where, block, body)
     if opcode == "br":
-        return _branch(line, tokens, where, block, body)
+        return llvm_flow.branch(line, tokens, where, block, body)
+    if opcode == "switch":
+        return llvm_flow.switch(line, tokens, where, block, body)
     if opcode == "ret":
-        body.drafts.append(_Draft(Instruction(line, where, nothing, "exit")))
-        return None
+        return llvm_flow.leave(line, rest, where, block, body)
     build = Build(opcode, name, tokens, body.named, body.target)
+    if opcode == "call" and (function := body.functions.get(_called(rest))):
+        return _function(function, build, body)
     if opcode == "call":
         builder = _call(build)
+        body.products.called(build.opcode, len(build.kinds))
         if build.opcode in BARRIERS:
-            body.drafts.append(_Draft(Instruction(line, where, nothing, "barrier")))
+            body.drafts.append(Draft(Instruction(line, where, nothing, "barrier")))
             return None
     elif opcode in OPCODES:
         builder = OPCODES[opcode]
-        _contraction(build, body)
+        _written_out(build, body.products)
+        if (fused := _contraction(build, block, body)) is not None:
+            body.drafts.append(Draft(Instruction(line, where, fused)))
+            return None
     else:
         raise build.refuse()
     effect: Effect | None = builder(build)
     if tokens.left:
         raise NotExecuted(f"opcode {build.opcode}: '{' '.join(tokens.left)}' in '{line}'")
     if effect is not None:
-        body.drafts.append(_Draft(Instruction(line, where, effect)))
+        body.drafts.append(Draft(Instruction(line, where, effect)))
     return None
 
 
-def _contraction(build: Build, body: _Body) -> None:
-    """Refuse a sum of a product that the code generator may fuse."""
-    used = {token for token in build.tokens.left if token[0] == "%"}
-    if build.opcode == "fmul" or (build.opcode in _THROUGH and used & body.products):
-        body.products.add(build.name)
-    elif build.opcode in ("fadd", "fsub") and body.fusion and used & body.products:
-        raise NotExecuted(f"opcode {build.opcode} of a product, which the code generator may fuse")
+def _written_out(build: Build, products: Products) -> None:
+    """Note an opcode that the code generator may write out with additions."""
+    if build.opcode not in ("frem", "fdiv", "sitofp", "uitofp"):
+        return
+    ahead = replace(build, tokens=build.tokens.ahead(), flags=set())
+    llvm_float.flags(ahead, "nnan", "ninf")
+    ahead.tokens.accept("nneg")
+    kinds = ahead.tokens.type()
+    name, parts = f"{build.opcode} {kinds[0]}", ahead.tokens.value(kinds)
+    if build.opcode.endswith("fp"):
+        ahead.tokens.expect("to")
+        name = f"{name} {ahead.tokens.type()[0]}"
+    products.called(name, sum(name != "fdiv half" or part.constant not in llvm_float.UNITS for part in parts))
+
+
+def _contraction(build: Build, block: str, body: Body) -> Effect | None:
+    """Note a product; the effect of a sum that the code generator fuses with one, or None."""
+    if build.opcode in THROUGH:
+        _through(build, block, body.products)
+    if build.opcode not in ("fmul", "fadd", "fsub"):
+        return None
+    ahead = Build(build.opcode, build.name, build.tokens.ahead(), body.named, body.target)
+    llvm_float.flags(ahead, "nnan", "ninf")
+    kinds = ahead.tokens.type()
+    names, values = [], []
+    for _ in range(2):
+        names.append(ahead.tokens.peek())
+        values.append(ahead.tokens.value(kinds))
+        ahead.tokens.accept(",")
+    if build.opcode == "fmul":
+        body.products.product(build.name, block, (values[0], values[1]))
+        return None
+    fused = body.products.sum(build.opcode, block, (names[0], names[1]), (values[0], values[1]))
+    if fused is not None and not body.fusion and "contract" in ahead.flags:
+        raise NotExecuted(f"opcode {build.opcode} contract of a product")
+    if fused is None or not body.fusion:
+        return None
+    build.tokens.left.clear()
+    return llvm_float.fused_sum(build, kinds, replace(fused, promised=ahead.flags & {"nnan", "ninf"}))
+
+
+def _through(build: Build, block: str, products: Products) -> None:
+    """What becomes of a product that is negated, or moved about."""
+    names = [token for token in build.tokens.left if token[0] == "%"]
+    for name in names:
+        if name in products.known or name in products.near:
+            products.near[build.name] = block
+    source = products.known.get(names[0]) if names else None
+    if source is None:
+        return
+    if build.opcode == "fneg":
+        products.known[build.name] = replace(source, negative=not source.negative)
+    elif build.opcode == "extractelement" and build.target not in PACKED and build.tokens.left[-1].isdigit():
+        at = int(build.tokens.left[-1])
+        parts = replace(source, first=(source.first[at],), second=(source.second[at],))
+        products.known[build.name] = parts
+
+
+def _called(rest: str) -> str:
+    return rest[rest.find("@") :].partition("(")[0]
+
+
+def _function(function: Function, build: Build, body: Body) -> None:
+    """A call of a function: its text, read here. The code generator has it once, so its additions are counted once."""
+    if function.name in (back.function for back in body.returns):
+        raise NotExecuted(f"{function.name}, which calls itself")
+    tokens = build.tokens
+    llvm_float.flags(build)
+    tokens.accept("fastcc")
+    tokens.skip_said()
+    build.kinds = tokens.type()
+    tokens.expect(function.name)
+    made = function.renamed(f"call{len(body.calls)}$")
+    for parameter, value in zip(made.parameters, _arguments(tokens), strict=True):
+        body.named[parameter] = value
+    names = tuple(build.registers(build.kinds)) if build.kinds else ()
+    body.products.uses.update(_uses(made.body))
+    before = copy.deepcopy((body.products.separate, body.products.doubled))
+    again = function.name in body.calls
+    body.calls.append(function.name)
+    body.returns.append(llvm_flow.Return(f"{made.entry} returns", names, build.kinds, function.name))
+    _read(made.body, made.entry, body)
+    body.starts[body.returns.pop().label] = len(body.drafts)
+    if again:
+        body.products.separate, body.products.doubled = before
+
+
+def _arguments(tokens: Tokens) -> list[Value]:
+    arguments: list[Value] = []
+    tokens.expect("(")
+    while not tokens.accept(")"):
+        arguments.append(tokens.typed())
+        tokens.accept(",")
+    return arguments
 
 
 def _call(build: Build) -> Builder:
     """Read a call's result, name and arguments; its builder."""
     tokens = build.tokens
-    llvm_float.flags(build)
-    while tokens.peek() in ("noundef", "range", "zeroext", "signext", "nonnull", "noalias"):
-        if tokens.take() == "range":
-            while tokens.take() != ")":
-                pass
+    llvm_float.flags(build, "nsz", "nnan", "ninf")
+    promised, called = build.flags - {"contract"}, tokens.line.partition("@")[2]
+    if promised and not called.startswith(_CHOOSING) and ("nsz" in promised or not called.startswith(_PROMISING)):
+        raise NotExecuted(f"opcode call {' '.join(sorted(promised))}")
+    tokens.skip_said()
     build.kinds = tokens.type()
     called = tokens.take()
     if called[0] != "@":
         raise NotExecuted(f"opcode call {called}")
     build.opcode = called[1:]
-    arguments: list[Value] = []
-    tokens.expect("(")
     if called[1:] not in BARRIERS and _builder(called[1:]) is None:
         raise build.refuse()
-    while not tokens.accept(")"):
-        arguments.append(tokens.typed())
-        tokens.accept(",")
-    build.arguments = arguments
+    build.arguments = _arguments(tokens)
     return _builder(called[1:]) or (lambda b: nothing)
 
 
@@ -216,89 +296,3 @@ def _builder(name: str) -> Builder | None:
             return None
         name = stem
     return CALLS[name]
-
-
-# --- control flow ----------------------------------------------------------------------------------------------------
-
-
-def _phi(name: str, tokens: Tokens, where: str, block: str, body: _Body) -> None:
-    if tokens.peek() in ("fast", "contract"):
-        tokens.take()
-    kinds = tokens.type()
-    values = {
-        source.strip('%"'): value
-        for value, source in re.findall(r"\[ (.*?), (%[-\w$.\"]+) \]", tokens.line.partition("phi")[2])
-    }
-    names = tuple(f"{name}.{i}" for i in range(len(kinds)))
-    build = Build("phi", name, tokens, body.named, body.target)
-    build.registers(kinds)
-    body.phis.setdefault(block, []).append(_Phi(names, kinds, values, where))
-
-
-def _branch(line: str, tokens: Tokens, where: str, block: str, body: _Body) -> None:
-    """br. Each edge with phis at its end gets a place of its own for the copies; see ``_placed``."""
-    if tokens.accept("label"):
-        return _edge(line, where, block, tokens.take(), body)
-    (condition,) = tokens.typed()
-    tokens.expect(",")
-    tokens.expect("label")
-    yes = tokens.take()
-    tokens.expect(",")
-    tokens.expect("label")
-    no = tokens.take()
-    stub = f"{block} to {yes}"
-    body.drafts.append(_Draft(Instruction(line, where, nothing, "branch", condition.read), stub))
-    _edge(line, where, block, no, body)
-    body.starts[stub] = len(body.drafts)
-    return _edge(line, where, block, yes, body)
-
-
-def _edge(line: str, where: str, block: str, label: str, body: _Body) -> None:
-    to = label.strip('%"')
-    body.edges.append((len(body.drafts), block, to))
-    body.drafts.append(_Draft(Instruction(line, where, nothing)))  # the copies
-    body.drafts.append(_Draft(Instruction(line, where, nothing, "branch"), to))
-
-
-def _placed(body: _Body) -> list[Instruction]:
-    """The instructions, with copies on the edges and the places that branches go to."""
-    for at, block, to in body.edges:
-        draft = body.drafts[at]
-        if phis := body.phis.get(to, []):
-            copies = [copy for phi in phis for copy in _copies(phi, block, body)]
-            draft.instruction = Instruction(draft.instruction.text, draft.instruction.where, _copy(copies))
-    placed = []
-    for draft in body.drafts:
-        instruction = draft.instruction
-        if draft.block:
-            if draft.block not in body.starts:
-                raise NotExecuted(f"branch to {draft.block}")
-            instruction = Instruction(
-                instruction.text, instruction.where, nothing, "branch", instruction.guard, body.starts[draft.block]
-            )
-        placed.append(instruction)
-    return placed
-
-
-def _copies(phi: _Phi, block: str, body: _Body) -> list[tuple[str, str, Reader]]:
-    if block not in phi.values:
-        raise NotExecuted(f"phi without a value from {block}")
-    value = Tokens(phi.values[block], body.named, body.symbols).value(phi.kinds)
-    return [(name, kind, p.read) for name, kind, p in zip(phi.names, phi.kinds, value, strict=True)]
-
-
-def _copy(copies: list[tuple[str, str, Reader]]) -> Callable[[Machine, Active], None]:
-    """All phis of a block at once: each may be the source of another."""
-
-    def effect(machine: Machine, active: Active) -> None:
-        values = [read(machine) for _, _, read in copies]
-        for (name, kind, _), value in zip(copies, values, strict=True):
-            if active is not None and name not in machine.registers:
-                machine.write(name, _blank(machine, kind), None)
-            machine.write(name, value, active)
-
-    return effect
-
-
-def _blank(machine: Machine, kind: str) -> Array:
-    return unspecified(machine, kind)

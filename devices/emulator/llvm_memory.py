@@ -6,10 +6,10 @@ import numpy as np
 
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.emulator.engine import Machine
-from narrowgauge.devices.emulator.llvm_build import Build, Builder, Effect, chosen, nothing
+from narrowgauge.devices.emulator.llvm_build import Build, Builder, Effect, Function, chosen, nothing
 from narrowgauge.devices.emulator.llvm_integer import promises, signed
 from narrowgauge.devices.emulator.llvm_text import HELD, Part, Tokens, Value, bits
-from narrowgauge.devices.emulator.memory import UNSIGNED, Active, Array
+from narrowgauge.devices.emulator.memory import UNSIGNED, Active, Array, in_turn
 
 GLOBAL, SHARED = ("p0", "p1", "p4"), "p3"
 
@@ -69,7 +69,11 @@ def load(b: Build) -> Effect:
         step = 0
         for name, width, kind in zip(names, widths, kinds, strict=True):
             at = here + here.dtype.type(step)
-            words = machine.shared.load(lanes, at, width) if address.kind == SHARED else machine.memory.load(at, width)
+            words = (
+                machine.shared.load(lanes, at, width)
+                if address.kind == SHARED
+                else machine.memory.load(at, width, lanes)
+            )
             _spread(machine, active, name, lanes, words.view(HELD[kind]))
             step += width
 
@@ -102,7 +106,7 @@ def store(b: Build) -> Effect:
             if address.kind == SHARED:
                 machine.shared.store(lanes, at, words)
             else:
-                machine.memory.store(at, words)
+                machine.memory.store(at, words, lanes)
             step += width
 
     return effect
@@ -153,10 +157,10 @@ def buffer_load(b: Build) -> Effect:
             inside, address = _inside(machine, parts, step, width)
             lanes = np.flatnonzero(inside if active is None else inside & active)
             if len(lanes) == machine.lanes:
-                words = machine.memory.load(address, width)
+                words = machine.memory.load(address, width, lanes)
             else:
                 words = np.zeros(machine.lanes, UNSIGNED[width])
-                words[lanes] = machine.memory.load(address[lanes], width)
+                words[lanes] = machine.memory.load(address[lanes], width, lanes)
             machine.write(name, words.view(HELD[kind]), active)
             step += width
 
@@ -174,7 +178,7 @@ def buffer_store(b: Build) -> Effect:
             inside, address = _inside(machine, parts, step, width)
             lanes = np.flatnonzero(inside if active is None else inside & active)
             words = machine.wide(part.read(machine))[lanes].view(UNSIGNED[width])
-            machine.memory.store(address[lanes], words)
+            machine.memory.store(address[lanes], words, lanes)
             step += width
 
     return effect
@@ -186,9 +190,159 @@ def _fence(b: Build) -> Effect:
     return nothing
 
 
-OPCODES: dict[str, Builder] = {"getelementptr": place, "load": load, "store": store, "fence": _fence}
+# --- atomics ---------------------------------------------------------------------------------------------------------
+
+
+def _float(function: Function) -> Function:
+    """Of numbers that are held as patterns."""
+    dtypes = {2: np.float16, 4: np.float32, 8: np.float64}
+
+    def change(old: Array, new: Array) -> Array:
+        number = dtypes[old.itemsize]
+        return np.asarray(function(old.view(number), new.view(number)), number).view(old.dtype)
+
+    return change
+
+
+def _on_signed(function: Function) -> Function:
+    def change(old: Array, new: Array) -> Array:
+        whole = np.dtype(f"i{old.itemsize}")
+        return np.asarray(function(old.view(whole), new.view(whole)), whole).view(old.dtype)
+
+    return change
+
+
+def _exchange(old: Array, new: Array) -> Array:
+    return new
+
+
+ATOMIC: dict[str, Function] = {
+    "xchg": _exchange, "swap": _exchange, "add": np.add, "sub": np.subtract, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "max": _on_signed(np.maximum), "min": _on_signed(np.minimum),
+    "smax": _on_signed(np.maximum), "smin": _on_signed(np.minimum), "umax": np.maximum, "umin": np.minimum,
+    "fadd": _float(np.add), "fsub": _float(np.subtract), "fmax": _float(np.fmax), "fmin": _float(np.fmin),
+}  # fmt: skip
+
+
+def _atomic_place(b: Build) -> Part:
+    (address,) = b.tokens.typed()
+    b.tokens.expect(",")
+    if address.kind not in (*GLOBAL, SHARED):
+        raise b.refuse()
+    return address
+
+
+def _atomic(b: Build, address: Part, new: Part, change: Function) -> Effect:
+    """Lanes go in the order of their numbers: one of many that hardware takes."""
+    (name,) = b.registers((new.kind,))
+    width = width_of(new.kind)
+
+    def effect(machine: Machine, active: Active) -> None:
+        lanes = chosen(machine, active)
+        here = machine.wide(address.read(machine))[lanes]
+        words = machine.wide(new.read(machine))[lanes].view(UNSIGNED[width])
+        if address.kind == SHARED:
+            old = machine.shared.atomic(lanes, here, words, change)
+        else:
+            old = machine.memory.atomic(here, words, change, lanes)
+        _spread(machine, active, name, lanes, old.view(HELD[new.kind]))
+
+    return effect
+
+
+def read_modify_write(b: Build) -> Effect:
+    """atomicrmw; its scope and ordering are those of the engine, which has one order of all accesses."""
+    b.tokens.accept("volatile")
+    change = ATOMIC.get(b.tokens.take())
+    if change is None:
+        raise b.refuse()
+    address = _atomic_place(b)
+    (new,) = b.tokens.typed()
+    b.tokens.left.clear()
+    return _atomic(b, address, new, change)
+
+
+def compare_exchange(b: Build) -> Effect:
+    """cmpxchg: what was there, and whether it was what was expected."""
+    b.tokens.accept("weak")
+    b.tokens.accept("volatile")
+    address = _atomic_place(b)
+    (old,) = b.tokens.typed()
+    b.tokens.expect(",")
+    (new,) = b.tokens.typed()
+    b.tokens.left.clear()
+    names, width = b.registers((new.kind, "i1")), width_of(new.kind)
+
+    def effect(machine: Machine, active: Active) -> None:
+        lanes = chosen(machine, active)
+        here = machine.wide(address.read(machine))[lanes]
+        expected, words = (machine.wide(p.read(machine))[lanes].view(UNSIGNED[width]) for p in (old, new))
+        found = _compared(machine, lanes, here, expected, words, address.kind == SHARED)
+        _spread(machine, active, names[0], lanes, found.view(HELD[new.kind]))
+        _spread(machine, active, names[1], lanes, found == expected)
+
+    return effect
+
+
+def _compared(machine: Machine, lanes: Array, at: Array, expected: Array, words: Array, shared: bool) -> Array:
+    """Put words where memory holds what is expected, one lane after the other; what was there before."""
+    found = np.zeros(len(lanes), words.dtype)
+    for turn in in_turn(at):
+
+        def swapped(held: Array, given: Array, turn: Array = turn) -> Array:
+            return np.where(held == expected[turn], given, held)
+
+        if shared:
+            found[turn] = machine.shared.atomic(lanes[turn], at[turn], words[turn], swapped)
+        else:
+            found[turn] = machine.memory.atomic(at[turn], words[turn], swapped, lanes[turn])
+    return found
+
+
+def buffer_atomic(change: Function) -> Builder:
+    """llvm.amdgcn.raw.ptr.buffer.atomic.OP(value, buffer, offsets): nothing out of range, which returns 0."""
+
+    def build(b: Build) -> Effect:
+        (new,), (name,) = b.arguments[0], b.registers(b.kinds)
+        parts, width = _buffer(b, 1), width_of(new.kind)
+
+        def effect(machine: Machine, active: Active) -> None:
+            inside, address = _inside(machine, parts, 0, width)
+            lanes = np.flatnonzero(inside if active is None else inside & active)
+            words = machine.wide(new.read(machine))[lanes].view(UNSIGNED[width])
+            old = np.zeros(machine.lanes, UNSIGNED[width])
+            old[lanes] = machine.memory.atomic(address[lanes], words, change, lanes)
+            machine.write(name, old.view(HELD[new.kind]), active)
+
+        return effect
+
+    return build
+
+
+def buffer_compare_exchange(b: Build) -> Effect:
+    """llvm.amdgcn.raw.ptr.buffer.atomic.cmpswap(new, expected, buffer, offsets): what was there; out of range 0."""
+    (new,), (old,), (name,) = b.arguments[0], b.arguments[1], b.registers(b.kinds)
+    parts, width = _buffer(b, 2), width_of(new.kind)
+
+    def effect(machine: Machine, active: Active) -> None:
+        inside, address = _inside(machine, parts, 0, width)
+        lanes = np.flatnonzero(inside if active is None else inside & active)
+        expected, words = (machine.wide(p.read(machine))[lanes].view(UNSIGNED[width]) for p in (old, new))
+        found = np.zeros(machine.lanes, UNSIGNED[width])
+        found[lanes] = _compared(machine, lanes, address[lanes], expected, words, False)
+        machine.write(name, found.view(HELD[new.kind]), active)
+
+    return effect
+
+
+OPCODES: dict[str, Builder] = {
+    "atomicrmw": read_modify_write, "cmpxchg": compare_exchange,
+    "getelementptr": place, "load": load, "store": store, "fence": _fence,
+}  # fmt: skip
 CALLS: dict[str, Builder] = {
     "llvm.amdgcn.make.buffer.rsrc": make_buffer,
     "llvm.amdgcn.raw.ptr.buffer.load": buffer_load,
     "llvm.amdgcn.raw.ptr.buffer.store": buffer_store,
+    **{f"llvm.amdgcn.raw.ptr.buffer.atomic.{name}": buffer_atomic(change) for name, change in ATOMIC.items()},
+    "llvm.amdgcn.raw.ptr.buffer.atomic.cmpswap": buffer_compare_exchange,
 }

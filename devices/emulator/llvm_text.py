@@ -17,26 +17,44 @@ from narrowgauge.devices.emulator.memory import Array
 Reader = Callable[[Machine], Array]
 #: a type is the kinds of its parts: a scalar has one, a vector or struct several, a buffer its address and its size
 Kinds = tuple[str, ...]
+
+
 #: how NumPy holds a part: patterns, except that i1 is bool
-HELD: dict[str, np.dtype[Any]] = {
+class _Held(dict[str, np.dtype[Any]]):
+    """An integer of another width is held in the next wider one; its upper bits are zero."""
+
+    def __missing__(self, kind: str) -> np.dtype[Any]:
+        if not re.fullmatch(r"i[1-9]\d?", kind) or int(kind[1:]) > 64:
+            raise KeyError(kind)
+        return next(np.dtype(f"u{size}") for size in (1, 2, 4, 8) if 8 * size >= int(kind[1:]))
+
+    def __contains__(self, kind: object) -> bool:
+        try:
+            return bool(self[str(kind)])
+        except KeyError:
+            return False
+
+
+HELD: dict[str, np.dtype[Any]] = _Held({
     "i1": np.dtype(bool), "i8": np.dtype(np.uint8), "i16": np.dtype(np.uint16), "i32": np.dtype(np.uint32),
     "i64": np.dtype(np.uint64), "half": np.dtype(np.uint16), "bfloat": np.dtype(np.uint16),
     "float": np.dtype(np.uint32), "double": np.dtype(np.uint64), "p0": np.dtype(np.uint64), "p1": np.dtype(np.uint64),
     "p3": np.dtype(np.uint32), "p4": np.dtype(np.uint64), "p8": np.dtype(np.uint64), "records": np.dtype(np.uint64),
-}  # fmt: skip
+})  # fmt: skip
 FLOATS = ("half", "bfloat", "float", "double")
 
 _TOKEN = re.compile(
     r'"[^"]*"|[%@](?:"[^"]*"|[-\w.$]+)|[-+]?f0x[0-9A-Fa-f]+|[-+]?\d[\w.]*(?:(?<=[eE])[-+]\d+)?|[-+]?[A-Za-z_][\w.]*|\S'
 )
-_ATTACHED = re.compile(r",?\s*!(\w+) !(\d+)")
+_ATTACHED = re.compile(r",?\s*!([\w.]+) !(\d+)")
 _LOCATION = re.compile(r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+),.*?scope: !(\d+)", re.M)
 _SCOPE = re.compile(r"^!(\d+) = (?:distinct )?!DI(?:Subprogram|LexicalBlock\w*)\(.*?file: !(\d+)", re.M)
 _FILE = re.compile(r'^!(\d+) = !DIFile\(filename: "([^"]*)"', re.M)
 #: said of an argument; those with words in parentheses are skipped with them
 _SAID = {
     "noundef", "nonnull", "zeroext", "signext", "inreg", "nofree", "readonly", "writeonly", "readnone", "noalias",
-    "captures", "range", "dereferenceable", "align", "immarg", "nocapture", "nofpclass", "returned",
+    "captures", "range", "dereferenceable", "dereferenceable_or_null", "align", "immarg", "nocapture", "nofpclass",
+    "returned",
 }  # fmt: skip
 
 
@@ -54,7 +72,7 @@ Value = tuple[Part, ...]
 
 def bits(kind: str) -> int:
     """Width of a kind."""
-    return 1 if kind == "i1" else 8 * HELD[kind].itemsize
+    return int(kind[1:]) if re.fullmatch(r"i\d+", kind) else 8 * HELD[kind].itemsize
 
 
 def constant(kind: str, number: int) -> Part:
@@ -102,6 +120,12 @@ class Tokens:
         if self.take() != token:
             raise self.refuse()
 
+    def ahead(self) -> Tokens:
+        """A copy, to look at what comes without consuming it."""
+        copy = Tokens("", self.named, self.symbols)
+        copy.line, copy.left = self.line, list(self.left)
+        return copy
+
     def refuse(self) -> NotExecuted:
         """The error for text that nothing here knows."""
         return NotExecuted(f"LLVM IR '{self.line.strip()}'")
@@ -136,17 +160,36 @@ class Tokens:
             raise NotExecuted(f"type {token}")
         return (token,)
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Where the parts of each member of the next type, which is not consumed, begin and end."""
+        ahead, sizes = self.ahead(), []
+        if ahead.accept("{"):
+            while not ahead.accept("}"):
+                sizes.append(len(ahead.type()))
+                ahead.accept(",")
+        elif ahead.accept("<", "["):
+            count = int(ahead.take())
+            ahead.expect("x")
+            sizes = [len(ahead.type())] * count
+        ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+        return list(zip([0, *ends], ends, strict=False))
+
     def typed(self) -> Value:
         """A type and a value of it."""
         kinds = self.type()
+        self.skip_said()
+        return self.value(kinds)
+
+    def skip_said(self) -> None:
+        """Skip what is said of an argument or a result."""
         while self.peek() in _SAID:
             word = self.take()
-            if word == "align":
+            if word == "align" and self.peek() != "(":
                 self.take()
             elif self.accept("("):
-                while not self.accept(")"):
-                    self.take()
-        return self.value(kinds)
+                depth = 1
+                while depth:
+                    depth += {"(": 1, ")": -1}.get(self.take(), 0)
 
     def value(self, kinds: Kinds) -> Value:
         """A value of a type."""
@@ -174,6 +217,8 @@ class Tokens:
             return (self._place(),)
         if len(kinds) != 1:
             raise self.refuse()
+        if token.lstrip("+-") == "nan":
+            return (constant(kinds[0], self._payload(token[0] == "-", kinds[0])),)
         if token[0] == "@":
             if token[1:] not in self.symbols:
                 raise self.refuse()
@@ -194,6 +239,13 @@ class Tokens:
         if unit != ("i8",) or base.constant is None or step.constant is None:
             raise self.refuse()
         return constant(base.kind, base.constant + step.constant)
+
+    def _payload(self, negative: bool, kind: str) -> int:
+        """A quiet NaN with a payload: ``+nan(0x1)``."""
+        self.expect("(")
+        payload = int(self.take(), 16)
+        self.expect(")")
+        return _SPECIAL["qnan"][FLOATS.index(kind)] | payload | negative << bits(kind) - 1
 
     def _pattern(self, token: str, kind: str) -> int:
         if kind not in FLOATS:

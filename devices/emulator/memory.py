@@ -1,43 +1,28 @@
-"""Memory of an emulated launch: the tensors that were passed, and the shared memory of each block."""
+"""Memory of an emulated launch: the tensors that were passed, and what each thread has for itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-#: the lanes that take part; None stands for all
-Active = npt.NDArray[np.bool_] | None
-UNSIGNED: dict[int, np.dtype[Any]] = {
-    1: np.dtype(np.uint8),
-    2: np.dtype(np.uint16),
-    4: np.dtype(np.uint32),
-    8: np.dtype(np.uint64),
-}
+from narrowgauge.devices.emulator.accesses import Accesses
+from narrowgauge.devices.emulator.regions import UNSIGNED, Active, Array, Fault, Region
+
+__all__ = ["UNSIGNED", "Active", "Array", "Change", "Fault", "GlobalMemory", "LocalMemory", "Region", "in_turn"]
+
+#: of what memory holds and what the lanes bring: what memory holds then
+Change = Callable[[Array, Array], Array]
 
 
-class Fault(Exception):
-    """What a kernel did that hardware would punish, or let pass in silence. Says what, and at which address."""
-
-
-@dataclass(frozen=True)
-class Region:
-    """Bytes that a kernel may touch. ``data`` is one-dimensional uint8 and shares the tensor's memory."""
-
-    name: str
-    address: int
-    data: npt.NDArray[np.uint8]
-
-    def words(self, width: int) -> Array:
-        """The same memory as unsigned words."""
-        return self.data[: len(self.data) // width * width].view(UNSIGNED[width])
-
-    def __str__(self) -> str:
-        return f"{self.name} ({len(self.data)} bytes at {self.address:#x})"
+def in_turn(address: Array) -> Iterator[Array]:
+    """Lanes (by index) in groups of which none has an address twice; equal addresses in the order of the lanes."""
+    order = np.argsort(address, kind="stable")
+    sorted_ = address[order]
+    starts = np.flatnonzero(np.concatenate([[True], sorted_[1:] != sorted_[:-1]]))
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.concatenate([starts, [len(order)]])))
+    for turn in range(int(rank.max()) + 1 if len(rank) else 0):
+        yield np.sort(order[rank == turn])
 
 
 class GlobalMemory:
@@ -45,35 +30,64 @@ class GlobalMemory:
 
     def __init__(self, regions: Sequence[Region]) -> None:
         self.regions = regions
+        self.accesses = Accesses()
 
-    def load(self, address: Array, width: int) -> Array:
-        """Words at byte addresses [n] uint64. Raises ``Fault`` outside of every tensor."""
+    def load(self, address: Array, width: int, lanes: Array | None = None) -> Array:
+        """Words at byte addresses [n] uint64, or one address for all lanes.
+
+        ``lanes``: who reads; None for accesses that are in order by themselves. Raises ``Fault`` outside of every
+        tensor, for bytes that nobody wrote, and for races.
+        """
         words = np.zeros(address.shape, UNSIGNED[width])
         for region, chosen, index in self._places(address, width, "load"):
+            if region.written is not None:
+                _check_written(region, index, width)
+            if lanes is not None:
+                one_for_all = len(address) == 1 and len(lanes) > 1
+                who = lanes if chosen is None or one_for_all else lanes[chosen]
+                self.accesses.load(region, index, width, who)
             found = region.words(width)[index]
             if chosen is None:
                 return found
             words[chosen] = found
         return words
 
-    def store(self, address: Array, words: Array) -> None:
-        """Write words. Raises ``Fault`` outside of every tensor, and where two threads write different words."""
-        for region, chosen, index in self._places(address, words.itemsize, "store"):
+    def store(self, address: Array, words: Array, lanes: Array | None = None) -> None:
+        """Write words; ``lanes`` as in ``load``. Raises ``Fault`` outside of every tensor, and for races."""
+        width = words.itemsize
+        for region, chosen, index in self._places(address, width, "store"):
             wanted = words if chosen is None else words[chosen]
-            memory = region.words(words.itemsize)
+            memory = region.words(width)
+            if lanes is not None:
+                self.accesses.store(region, index, width, lanes if chosen is None else lanes[chosen],
+                                    memory[index] != wanted)  # fmt: skip
             memory[index] = wanted
-            lost = np.flatnonzero(memory[index] != wanted)
-            if len(lost):
-                at = region.address + int(index[lost[0]]) * words.itemsize
-                raise Fault(f"race: two threads store different values at {at:#x}, in {region}")
+            lost = memory[index] != wanted
+            if lost.any():
+                raise Fault(f"race: two threads store different values at {region.place(index[lost][0], width)}")
+            if region.written is not None:
+                region.written.view(np.uint8)[: len(memory) * width].view(memory.dtype)[index] = _ALL[width]
+
+    def atomic(self, address: Array, words: Array, change: Change, lanes: Array | None = None) -> Array:
+        """Change words, one lane after the other in the order of their numbers; what was there before each [n].
+
+        ``lanes``: who does it; their blocks are from then on taken to be in step with others.
+        """
+        if lanes is not None:
+            self.accesses.in_step(lanes)
+        old = np.zeros(address.shape, words.dtype)
+        for turn in in_turn(address):
+            old[turn] = self.load(address[turn], words.itemsize)
+            self.store(address[turn], change(old[turn], words[turn]))
+        return old
 
     def _places(self, address: Array, width: int, verb: str) -> Sequence[tuple[Region, Active, Array]]:
         """Which lanes fall into which region, and at which word of it. None stands for all lanes."""
         if not len(address):
             return []
-        odd = address & np.uint64(width - 1)
+        odd = address & np.uint64(width - 1) != 0
         if odd.any():
-            raise Fault(f"misaligned {verb} of {width} bytes at {int(address[odd != 0][0]):#x}")
+            raise Fault(f"misaligned {verb} of {width} bytes at {self._near(address, odd)}")
         places: list[tuple[Region, Active, Array]] = []
         left = np.ones(len(address), bool)
         for region in self.regions:
@@ -88,109 +102,63 @@ class GlobalMemory:
                 places.append((region, inside, index[inside]))
                 left &= ~inside
         if left.any():
-            wrong = int(address[left][0])
             known = "; ".join(str(r) for r in self.regions) or "no tensor was passed"
-            raise Fault(f"out of bounds: {verb} of {width} bytes at {wrong:#x}{self._near(wrong)}; there is {known}")
+            raise Fault(f"out of bounds: {verb} of {width} bytes at {self._near(address, left)}; there is {known}")
         return places
 
-    def _near(self, address: int) -> str:
-        """Where an address lies, seen from the tensor that it is nearest to."""
+    def _near(self, address: Array, wrong: Array) -> str:
+        """Where the first wrong address lies, seen from the tensor that it is nearest to; and how many are wrong."""
+        at = int(address[wrong][0])
+        many = f" ({int(wrong.sum())} of {len(wrong)} lanes)" if len(wrong) > 1 else ""
         if not self.regions:
-            return ""
+            return f"{at:#x}{many}"
 
         def distance(region: Region) -> int:
-            return max(region.address - address, address - region.address - len(region.data), 0)
+            return max(region.address - at, at - region.address - len(region.data), 0)
 
         near = min(self.regions, key=distance)
-        return f", byte {address - near.address} of {near.name}"
+        return f"{at:#x}, byte {at - near.address} of {near.name}{many}"
 
 
-#: who wrote or read a byte since the last barrier: nobody, a thread (its number + 1), or several
-NOBODY, SEVERAL = 0, -(1 << 30)
+#: every byte of a word written
+_ALL = {width: dtype.type(int.from_bytes(b"\1" * width, "little")) for width, dtype in UNSIGNED.items()}
 
 
-class SharedMemory:
-    """Shared memory of every block, with who touched each byte since the block's last barrier.
+def _check_written(region: Region, index: Array, width: int) -> None:
+    assert region.written is not None
+    words = region.written.view(np.uint8)[: len(region.data) // width * width].view(UNSIGNED[width])
+    wrong = words[index] != _ALL[width]
+    if wrong.any():
+        raise Fault(
+            f"load of {width} bytes that nobody wrote since they were allocated, at "
+            f"{region.place(index[wrong][0], width)} ({int(wrong.sum())} of {len(wrong)} lanes)"
+        )
 
-    A store that changes nothing is no race: the compiler has all threads of a warp store one reduced value.
-    """
 
-    def __init__(self, blocks: int, size: int, threads: int, warp: int) -> None:
-        self.size, self.threads, self.warp = size, threads, warp
-        self.bytes = np.zeros(blocks * size, np.uint8)
-        self.written = np.zeros(blocks * size, bool)
-        self.writer = np.zeros(blocks * size, np.int32)
-        self.reader = np.zeros(blocks * size, np.int32)
+class LocalMemory:
+    """Memory that each thread has for itself, from address 0 on."""
+
+    def __init__(self, lanes: int, size: int) -> None:
+        self.size = size
+        self.bytes = np.zeros((lanes, size), np.uint8)
+        self.written = np.zeros((lanes, size), bool)
 
     def load(self, lanes: Array, address: Array, width: int) -> Array:
-        """Words at byte addresses of each lane's block. Raises ``Fault`` for bytes nobody wrote, and for races."""
-        at = self._at(lanes, address, width, "load")
-        if not self.written[at].all():
-            raise Fault(f"load of shared memory that nobody wrote, at {self._first(address, ~self.written[at])}")
-        me = self._me(lanes)
-        writer = self.writer[at]
-        foreign = (writer != NOBODY) & (writer != me) & (writer != self._warp_mark(me))
-        if foreign.any():
-            raise Fault(
-                f"race: shared memory at {self._first(address, foreign)} is read while another thread writes it"
-            )
-        reader = self.reader[at]
-        mark = np.where((reader == NOBODY) | (reader == me), me, SEVERAL)
-        self.reader[at] = mark
-        self.reader[at[self.reader[at] != mark]] = SEVERAL  # several of these lanes read it
-        return np.ascontiguousarray(self.bytes[at]).view(UNSIGNED[width])[:, 0]
+        """Words of some lanes. Raises ``Fault`` for bytes that nobody wrote."""
+        at = self._at(address, width, "load")
+        if not self.written[lanes[:, None], at].all():
+            raise Fault(f"load of local memory that nobody wrote, of {width} bytes at {int(address[0]):#x}")
+        return np.ascontiguousarray(self.bytes[lanes[:, None], at]).view(UNSIGNED[width])[:, 0]
 
     def store(self, lanes: Array, address: Array, words: Array) -> None:
-        """Write words of each lane's block. Raises ``Fault`` for races."""
-        at = self._at(lanes, address, words.itemsize, "store")
+        """Write words of some lanes."""
+        at = self._at(address, words.itemsize, "store")
         new = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), words.itemsize)
-        me = np.broadcast_to(self._me(lanes), at.shape)
-        changes = ~self.written[at] | (self.bytes[at] != new)
-        writer, reader = self.writer[at], self.reader[at]
-        foreign = (writer != NOBODY) & (writer != me) | (reader != NOBODY) & (reader != me)
-        if (changes & foreign).any():
-            raise Fault(
-                f"race: shared memory at {self._first(address, changes & foreign)} is written while another thread "
-                "reads or writes it"
-            )
-        self.bytes[at], self.written[at] = new, True
-        if (self.bytes[at] != new).any():
-            raise Fault(
-                f"race: two threads store different values in shared memory at "
-                f"{self._first(address, self.bytes[at] != new)}"
-            )
-        self.writer[at] = me
-        shared = self.writer[at] != me  # several threads wrote the same value: each may read it, its warp too
-        self.writer[at[shared]] = self._warp_mark(me)[shared]
+        self.bytes[lanes[:, None], at], self.written[lanes[:, None], at] = new, True
 
-    def barrier(self, blocks: Array) -> None:
-        """What was done before a barrier races with nothing after it. ``blocks`` [n] bool."""
-        if not self.size:
-            return
-        self.writer.reshape(len(blocks), -1)[blocks] = NOBODY
-        self.reader.reshape(len(blocks), -1)[blocks] = NOBODY
-
-    def _at(self, lanes: Array, address: Array, width: int, verb: str) -> Array:
-        """Index of each byte [lanes, width]."""
+    def _at(self, address: Array, width: int, verb: str) -> Array:
         address = address.astype(np.int64)
-        wrong = (address < 0) | (address > self.size - width)
-        if wrong.any():
-            raise Fault(
-                f"out of bounds: {verb} of {width} bytes of shared memory at {int(address[wrong][0]):#x}; "
-                f"a block has {self.size} bytes"
-            )
-        if (address % width).any():
-            raise Fault(f"misaligned {verb} of {width} bytes of shared memory")
-        at: Array = (lanes // self.threads * self.size + address)[:, None] + np.arange(width)
+        if ((address < 0) | (address > self.size - width)).any():
+            raise Fault(f"out of bounds: {verb} of {width} bytes of local memory; a thread has {self.size} bytes")
+        at: Array = address[:, None] + np.arange(width)
         return at
-
-    def _me(self, lanes: Array) -> Array:
-        return (lanes % self.threads + 1).astype(np.int32)[:, None]
-
-    def _warp_mark(self, me: Array) -> Array:
-        mark: Array = -((me - 1) // self.warp + 1)
-        return mark
-
-    @staticmethod
-    def _first(address: Array, wrong: Array) -> str:
-        return f"{int(address[wrong.any(axis=1)][0]):#x}"

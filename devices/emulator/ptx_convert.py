@@ -66,9 +66,13 @@ def convert(b: Build) -> Effect:
 
 
 def _to_integer(b: Build, to: str, source: str) -> Effect:
-    """From an integer: cut off or extended, .sat clamps. From a float: clamped to the range, NaN is 0."""
+    """From an integer: cut off or extended, .sat clamps. From a float: clamped to the range; NaN is 0, or the topmost
+    bit alone where one of the two has 64 bits."""
     dtype = TYPES[to]
     limits = np.iinfo(dtype)
+    nan = 0
+    if source == "f64" or dtype.itemsize == 8:
+        nan = limits.min or 1 << 8 * dtype.itemsize - 1
     if source in INTEGERS:
         if b.flag("sat"):
             low, high = max(limits.min, np.iinfo(TYPES[source]).min), min(limits.max, np.iinfo(TYPES[source]).max)
@@ -86,25 +90,29 @@ def _to_integer(b: Build, to: str, source: str) -> Effect:
         # Limits of 64-bit types are not float64 numbers: compare first, convert what is inside.
         high, low = exact >= float(limits.max) + (limits.max < 2**53), exact <= float(limits.min)
         inside = np.where(high | low | np.isnan(exact), 0.0, exact).astype(dtype)
-        return np.where(high, dtype.type(limits.max), np.where(low, dtype.type(limits.min), inside))
+        found = np.where(high, dtype.type(limits.max), np.where(low, dtype.type(limits.min), inside))
+        return np.where(np.isnan(exact), dtype.type(nan), found)
 
     return b.compute(compute, to, source)
 
 
 def _to_float(b: Build, to: str, source: str) -> Effect:
-    rounding, ftz = b.flag("rn", "rz", *WHOLE), b.flag("ftz")
+    rounding, ftz, saturating = b.flag("rn", "rz", *WHOLE), b.flag("ftz"), b.flag("sat")
     if ftz and "f32" not in (to, source):
         raise b.refuse()
     function = _float_from(to, source, rounding)
     if function is None:
         raise b.refuse()
-    if not ftz:
+    if saturating and to == "bf16":
+        raise b.refuse()
+    if not ftz and not saturating:
         return b.compute(function, to, source)
     known: Function = function
 
     def compute(x: Array) -> Array:
-        found = known(ptx_arithmetic.flush(x) if source == "f32" else x)
-        return ptx_arithmetic.flush(found) if to == "f32" else found
+        found = known(ptx_arithmetic.flush(x) if ftz and source == "f32" else x)
+        found = ptx_arithmetic.flush(found) if ftz and to == "f32" else found
+        return ptx_arithmetic.saturate(found) if saturating else found
 
     return b.compute(compute, to, source)
 

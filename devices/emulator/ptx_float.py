@@ -51,9 +51,15 @@ def on_type(function: Function, kind: str, ftz: bool) -> Function:
 
 
 def _float(b: Build, function: Function, operands: int, kind: str) -> Effect:
-    ftz = bool(b.flag("ftz"))
-    if ftz and kind not in ("f32", "f32x2"):
+    ftz, saturating = bool(b.flag("ftz")), b.base in ("add", "sub", "mul", "fma") and bool(b.flag("sat"))
+    if (ftz and kind not in ("f32", "f32x2")) or (saturating and kind != "f32"):
         raise b.refuse()
+    if saturating:
+        plain = function
+
+        def function(*values: Array) -> Array:
+            return models.saturate(plain(*values))
+
     return b.compute(on_type(function, kind, ftz), kind, *[kind] * operands)
 
 
@@ -63,8 +69,8 @@ def arithmetic(integers: Builder, function: Function, operands: int = 2, rounded
     def build(b: Build) -> Effect:
         if not any(name in FLOATS for name in b.modifiers):
             return integers(b)
-        if rounded:
-            b.flag("rn")
+        if rounded and not b.flag("rn") and (how := b.flag("rz", "rm", "rp")):
+            return _directed(b, how)
         if mixed := _mixed(b):
             if len(b.operands) != 3 or b.base not in ("add", "sub"):
                 raise b.refuse()
@@ -72,6 +78,14 @@ def arithmetic(integers: Builder, function: Function, operands: int = 2, rounded
         return _float(b, function, operands, b.type(*FLOATS))
 
     return build
+
+
+def _directed(b: Build, how: str) -> Effect:
+    """add, sub and mul of float32 with a directed rounding."""
+    if b.base == "mul":
+        return _float(b, models.product_directed(how), 2, b.type("f32"))
+    total = models.sum_directed(how)
+    return _float(b, total if b.base == "add" else lambda x, y: total(x, -y), 2, b.type("f32"))
 
 
 def _ieee(function: Callable[[Array, Array], Array]) -> Function:
@@ -94,11 +108,15 @@ def _widen(x: Array) -> Array:
 
 def fused(b: Build) -> Effect:
     """fma.rn."""
+    if how := b.flag("rz", "rm", "rp"):
+        return _float(b, models.fma_directed(how), 3, b.type("f32"))
     if not b.flag("rn"):
         raise b.refuse()
     if mixed := _mixed(b):
         return b.compute(lambda x, y, z: models.fma(_widen(x), _widen(y), z), "f32", mixed, mixed, "f32")
-    kind = b.type("f32", "f16", "f16x2", "f32x2", "bf16", "bf16x2")
+    kind = b.type("f32", "f64", "f16", "f16x2", "f32x2", "bf16", "bf16x2")
+    if kind == "f64":
+        return b.compute(models.fma64, kind, kind, kind, kind)
     if not kind.startswith("bf16"):
         return _float(b, models.fma, 3, kind)
     return b.compute(_on_bf16(models.fma_bf16, kind), kind, kind, kind, kind)
@@ -162,6 +180,15 @@ def sign_bit(function: Callable[[Array, Array], Array], integers: Builder) -> Bu
         return b.compute(compute, kind, kind)
 
     return build
+
+
+def copy_sign(b: Build) -> Effect:
+    """copysign d, a, b: the sign of a, the magnitude of b."""
+    kind = b.type("f32", "f64")
+    whole = np.dtype(f"u{TYPES[kind].itemsize}")
+    top = whole.type(1 << 8 * whole.itemsize - 1)
+    unsigned = f"u{8 * whole.itemsize}"
+    return b.compute(lambda x, y: x & top | y & ~top, unsigned, unsigned, unsigned)
 
 
 def divide(b: Build) -> Effect:
@@ -269,6 +296,7 @@ OPCODES: dict[str, Builder] = {
     "max": extreme(smallest=False),
     "abs": sign_bit(lambda x, mask: x & ~mask, one(np.abs)),
     "neg": sign_bit(lambda x, mask: x ^ mask, one(np.negative)),
+    "copysign": copy_sign,
     "div": divide,
     "rcp": unary(models.reciprocal),
     "sqrt": unary(models.root),

@@ -70,6 +70,8 @@ def multiply_add(b: Build) -> Effect:
 def _product(b: Build, part: str, kind: str) -> tuple[Callable[[Array, Array], Array], str]:
     if part == "lo":
         return np.multiply, kind
+    if part == "hi" and kind in ("u64", "s64"):
+        return _high, kind
     if part not in ("wide", "hi") or kind not in WIDER:
         raise b.refuse()
     wide = TYPES[WIDER[kind]]
@@ -77,6 +79,18 @@ def _product(b: Build, part: str, kind: str) -> tuple[Callable[[Array, Array], A
         return lambda x, y: x.astype(wide) * y.astype(wide), WIDER[kind]
     bits = 8 * TYPES[kind].itemsize
     return lambda x, y: (x.astype(wide) * y.astype(wide) >> wide.type(bits)).astype(TYPES[kind]), kind
+
+
+def _high(x: Array, y: Array) -> Array:
+    """The upper 64 bits of a product of 64-bit words, from products of their halves."""
+    a, b, half, low = x.view(np.uint64), y.view(np.uint64), np.uint64(32), np.uint64(0xFFFFFFFF)
+    cross = (a >> half) * (b & low) + ((a & low) * (b & low) >> half)
+    other = (a & low) * (b >> half) + (cross & low)
+    high = (a >> half) * (b >> half) + (cross >> half) + (other >> half)
+    if x.dtype.kind == "i":  # a negative word stands for itself less 2^64
+        high = high - np.where(x < 0, b, np.uint64(0)) - np.where(y < 0, a, np.uint64(0))
+    found: Array = high.view(x.dtype)
+    return found
 
 
 def shift(left: bool) -> Builder:
@@ -222,11 +236,27 @@ def leading_zeros(b: Build) -> Effect:
     kind = b.type("b32", "b64")
     width = 8 * TYPES[kind].itemsize
 
+    return b.compute(lambda x: _leading_zeros(x, width).astype(np.uint32), "u32", kind)
+
+
+def _leading_zeros(x: Array, width: int) -> Array:
+    upper = np.frexp((x >> x.dtype.type(width // 2)).astype(np.float64))[1]
+    lower = np.frexp((x & x.dtype.type(2 ** (width // 2) - 1)).astype(np.float64))[1]
+    zeros: Array = width - np.where(upper > 0, upper + width // 2, lower).astype(np.int64)
+    return zeros
+
+
+def find(b: Build) -> Effect:
+    """bfind: place of the topmost bit that differs from the sign, all ones if none; .shiftamt: from the top."""
+    shiftamt = b.flag("shiftamt")
+    kind = b.type("u32", "s32", "u64", "s64")
+    width = 8 * TYPES[kind].itemsize
+
     def compute(x: Array) -> Array:
-        upper = np.frexp((x >> TYPES[kind].type(width // 2)).astype(np.float64))[1]
-        lower = np.frexp((x & TYPES[kind].type(2 ** (width // 2) - 1)).astype(np.float64))[1]
-        zeros: Array = (width - np.where(upper > 0, upper + width // 2, lower)).astype(np.uint32)
-        return zeros
+        word = np.where(x < 0, ~x, x).view(TYPES[f"u{width}"])
+        zeros = _leading_zeros(word, width)
+        none: Array = np.where(zeros == width, 0xFFFFFFFF, zeros if shiftamt else width - 1 - zeros)
+        return none.astype(np.uint32)
 
     return b.compute(compute, "u32", kind)
 
@@ -266,6 +296,7 @@ OPCODES: dict[str, Builder] = {
     "prmt": permute,
     "lop3": table,
     "clz": leading_zeros,
+    "bfind": find,
     "popc": ones,
     "brev": reverse,
 }

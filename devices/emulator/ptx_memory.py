@@ -1,28 +1,29 @@
-"""Opcodes of PTX that reach beyond a thread: memory, and the other lanes of a warp."""
+"""Opcodes of PTX that load and store."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from narrowgauge.devices.emulator.engine import Machine
-from narrowgauge.devices.emulator.memory import UNSIGNED, Active, Array, Fault
-from narrowgauge.devices.emulator.models import ptx_arithmetic
+from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.ptx_operands import TYPES, Build, Builder, Effect, Operand, Reader
 
 #: hints that change no value
 HINTS = (
-    "weak", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1_evict_last", "L1_evict_first", "L1_evict_normal",
+    "weak", "volatile", "relaxed", "acquire", "release", "cta", "cluster", "gpu", "sys",
+    "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1_evict_last", "L1_evict_first", "L1_evict_normal",
     "L1_no_allocate", "L1_evict_unchanged", "L2_64B", "L2_128B", "L2_256B",
+    "L2_evict_last", "L2_evict_first", "L2_evict_normal",
 )  # fmt: skip
+#: with these, an access is how threads of several blocks get in step
+IN_ORDER = frozenset(("volatile", "relaxed", "acquire", "release"))
 WORDS = (*(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "f16", "bf16")
-ALL_LANES = 0xFFFFFFFF
+POLICY = "L2_cache_hint"  #: the last operand is a policy, which changes no value
 
 
 def _space(b: Build) -> tuple[str, str, int]:
     """State space, type of a word, and how many words."""
-    space = b.flag("param", "global", "shared", "shared_cta")
+    space = b.flag("param", "global", "shared", "shared_cta", "local")
     while b.flag(*HINTS):
         pass
     count = int((b.flag("v2", "v4", "v8") or "v1")[1:])
@@ -32,14 +33,16 @@ def _space(b: Build) -> tuple[str, str, int]:
     return space.removesuffix("_cta"), kind, count
 
 
-def _parts(operand: Operand, count: int, b: Build) -> tuple[Operand, ...]:
-    parts = operand.vector or (operand,)
-    if len(parts) != count:
+def parts(operand: Operand, count: int, b: Build) -> tuple[Operand, ...]:
+    """The elements of a vector, or the operand itself."""
+    found = operand.vector or (operand,)
+    if len(found) != count:
         raise b.refuse()
-    return parts
+    return found
 
 
-def _address(b: Build, operand: Operand, space: str) -> Reader:
+def memory_address(b: Build, operand: Operand, space: str) -> Reader:
+    """An address in a state space."""
     if not operand.address:
         raise b.refuse()
     kind = "u64" if space == "global" or operand.type == "b64" else "u32"
@@ -49,11 +52,12 @@ def _address(b: Build, operand: Operand, space: str) -> Reader:
 
 
 def load(b: Build) -> Effect:
-    """ld from parameters, global and shared memory."""
+    """ld from parameters, global, shared and local memory."""
+    in_order = bool(IN_ORDER.intersection(b.modifiers))
     space, kind, count = _space(b)
-    if len(b.operands) != 2:
+    if len(b.operands) != (3 if b.flag(POLICY) else 2):
         raise b.refuse()
-    writes = [b.write(p, kind) for p in _parts(b.operands[0], count, b)]
+    writes = [b.write(p, kind) for p in parts(b.operands[0], count, b)]
     dtype, width, source = TYPES[kind], TYPES[kind].itemsize, b.operands[1]
     if space == "param":
 
@@ -64,14 +68,18 @@ def load(b: Build) -> Effect:
                 write(machine, np.frombuffer(held[at : at + width], dtype), active)
 
         return parameter
-    address = _address(b, source, space)
+    address = memory_address(b, source, space)
 
     def effect(machine: Machine, active: Active) -> None:
         at, lanes, here = _lanes(machine, address(machine), active, space)
+        who = _accessing(machine, lanes, in_order)
         for i, write in enumerate(writes):
             step = here + here.dtype.type(i * width)
             memory = machine.memory
-            words = memory.load(step, width) if space == "global" else machine.shared.load(lanes, step, width)
+            if space == "global":
+                words = memory.load(step, width, who)
+            else:
+                words = (machine.local if space == "local" else machine.shared).load(lanes, step, width)
             if active is not None:
                 full = np.zeros(machine.lanes, words.dtype)
                 full[at] = words
@@ -82,189 +90,78 @@ def load(b: Build) -> Effect:
 
 
 def store(b: Build) -> Effect:
-    """st to global and shared memory."""
+    """st to global, shared and local memory."""
+    in_order = bool(IN_ORDER.intersection(b.modifiers))
     space, kind, count = _space(b)
-    if space == "param" or len(b.operands) != 2:
+    if space == "param" or len(b.operands) != (3 if b.flag(POLICY) else 2):
         raise b.refuse()
     unsigned = f"u{8 * TYPES[kind].itemsize}"
-    reads = [b.read(p, unsigned) for p in _parts(b.operands[1], count, b)]
-    width, address = TYPES[kind].itemsize, _address(b, b.operands[0], space)
+    reads = [b.read(p, unsigned) for p in parts(b.operands[1], count, b)]
+    width, address = TYPES[kind].itemsize, memory_address(b, b.operands[0], space)
 
     def effect(machine: Machine, active: Active) -> None:
         at, lanes, here = _lanes(machine, machine.wide(address(machine)), active, space)
+        who = _accessing(machine, lanes, in_order)
         for i, read in enumerate(reads):
             words = machine.wide(read(machine))
             words = words if active is None else words[at]
             step = here + here.dtype.type(i * width)
             if space == "global":
-                machine.memory.store(step, words)
+                machine.memory.store(step, words, who)
             else:
-                machine.shared.store(lanes, step, words)
+                (machine.local if space == "local" else machine.shared).store(lanes, step, words)
 
     return effect
+
+
+def _accessing(machine: Machine, lanes: Array, in_order: bool) -> Array | None:
+    """Whose access may race: nobody's, where it is how blocks get in step with others."""
+    if not in_order:
+        return lanes
+    machine.memory.accesses.in_step(lanes)
+    return None
 
 
 def _lanes(machine: Machine, address: Array, active: Active, space: str) -> tuple[Array, Array, Array]:
     """The active lanes, and their addresses. One address for all lanes of global memory stays one."""
     if active is None:
-        wide = machine.wide(address) if space == "shared" else address
+        wide = address if space == "global" else machine.wide(address)
         return machine.lane, machine.lane, wide
     at = np.flatnonzero(active)
     return at, at, machine.wide(address)[at]
 
 
-_ATOMIC: dict[str, Callable[[Array, Array], Array]] = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "exch": lambda old, new: new,
-}  # fmt: skip
+def policy(b: Build) -> Effect:
+    """createpolicy: 64 bits for other instructions, here zero."""
+    while b.flag("fractional", *HINTS):
+        pass
+    b.type("b64")
+    write, zero = b.writer(0, "b64"), np.zeros(1, np.uint64)
+    return lambda machine, active: write(machine, zero, active)
 
 
-def atomic(b: Build) -> Effect:
-    """atom and red on global memory. Lanes go in the order of their numbers: one of many that hardware takes."""
-    for hints in (("relaxed", "acquire", "release", "acq_rel"), ("cta", "gpu", "sys")):
-        b.flag(*hints)
-    name = b.flag(*_ATOMIC, "cas")
-    if not b.flag("global") or not name:
-        raise b.refuse()
-    kind = b.type(
-        *("b32", "b64") if name in ("exch", "cas", "and", "or", "xor") else ("u32", "s32", "u64", "s64", "f32")
-    )
-    first = 1 if b.base == "atom" else 0
-    if len(b.operands) != first + (3 if name == "cas" else 2) or (kind == "f32" and name != "add"):
-        raise b.refuse()
-    dtype, address = TYPES[kind], _address(b, b.operands[first], "global")
-    values = [b.reader(i, kind) for i in range(first + 1, len(b.operands))]
-    write = b.writer(0, kind) if first else None
-
-    def effect(machine: Machine, active: Active) -> None:
-        at = machine.lane if active is None else np.flatnonzero(active)
-        addresses, given = machine.wide(address(machine)), [machine.wide(v(machine)) for v in values]
-        old = np.zeros(machine.lanes, dtype)
-        for lane in at:
-            here, (first_value, *more) = addresses[lane : lane + 1], [g[lane : lane + 1] for g in given]
-            held = machine.memory.load(here, dtype.itemsize).view(dtype)
-            old[lane : lane + 1] = held
-            new = np.where(held == first_value, more[0], held) if more else _ATOMIC[name](held, first_value)
-            machine.memory.store(here, new.astype(dtype).view(UNSIGNED[dtype.itemsize]))
-        if write is not None:
-            write(machine, old, active)
-
-    return effect
+def hint(b: Build) -> Effect:
+    """prefetch, fence, membar, nanosleep: nothing is computed, and the engine has one order of all accesses."""
+    b.modifiers.clear()
+    return lambda machine, active: None
 
 
 def generic(b: Build) -> Effect:
-    """cvta to and from global memory, which is where generic addresses point to here."""
+    """cvta to and from global memory, which is where generic addresses point to here; local ones stay what they are."""
     b.flag("to")
-    if not b.flag("global"):
+    if not b.flag("global", "local"):
         raise b.refuse()
     b.type("u64")
     return b.compute(lambda x: x, "u64", "u64")
-
-
-# --- the lanes of a warp ---------------------------------------------------------------------------------------------
-
-
-def _mask(b: Build, index: int) -> Callable[[Machine, Active], None]:
-    """Check that all lanes of every warp take part, which is what Triton asks for."""
-    mask = b.reader(index, "b32")
-
-    def check(machine: Machine, active: Active) -> None:
-        if (mask(machine) != ALL_LANES).any():
-            raise Fault("members of a warp that are not all its lanes: not modelled")
-        machine.whole_warps(active, b.base)
-
-    return check
-
-
-def shuffle(b: Build) -> Effect:
-    """shfl.sync: the value of another lane of the warp; its own where that lies outside of the segment."""
-    if not b.flag("sync"):
-        raise b.refuse()
-    mode = b.flag("up", "down", "bfly", "idx")
-    b.type("b32")
-    with_predicate = len(b.operands) == 6
-    first = 2 if with_predicate else 1
-    if not mode or len(b.operands) != first + 4:
-        raise b.refuse()
-    check = _mask(b, first + 3)
-    value, by, clamp = (b.reader(first + i, "u32") for i in range(3))
-    write, tell = b.writer(0, "b32"), b.writer(1, "pred") if with_predicate else None
-
-    def effect(machine: Machine, active: Active) -> None:
-        check(machine, active)
-        lane = machine.lane % machine.warp
-        amount, c = by(machine).astype(np.int64) & 31, clamp(machine).astype(np.int64)
-        segment, limit = c >> 8 & 31, c & 31
-        low = lane & segment
-        high = low | limit & ~segment
-        match mode:
-            case "up":
-                source = lane - amount
-                inside = source >= high
-            case "down":
-                source = lane + amount
-                inside = source <= high
-            case "bfly":
-                source = lane ^ amount
-                inside = source <= high
-            case _:
-                source = low | amount & ~segment
-                inside = source <= high
-        chosen = np.where(inside, source, lane) + (machine.lane - lane)
-        write(machine, machine.wide(value(machine))[chosen], active)
-        if tell is not None:
-            tell(machine, np.broadcast_to(inside, (machine.lanes,)), active)
-
-    return effect
-
-
-_REDUCE: dict[str, np.ufunc] = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}  # fmt: skip
-
-
-def reduce(b: Build) -> Effect:
-    """redux.sync: one value of all lanes of the warp; of floats min and max, with .abs and .NaN."""
-    if not b.flag("sync"):
-        raise b.refuse()
-    name, absolute, nan = b.flag(*_REDUCE), b.flag("abs"), b.flag("NaN")
-    kind = b.type("u32", "s32", "b32", "f32")
-    if (
-        not name
-        or (kind == "f32") != (name in ("min", "max") and kind == "f32")
-        or ((absolute or nan) and kind != "f32")
-    ):
-        raise b.refuse()
-    check, value, write = _mask(b, 2), b.reader(1, kind), b.writer(0, kind)
-
-    def effect(machine: Machine, active: Active) -> None:
-        check(machine, active)
-        rows = machine.wide(value(machine)).reshape(-1, machine.warp)
-        if kind == "f32":
-            found = _reduce_floats(np.abs(rows) if absolute else rows, name, bool(nan))
-        else:
-            found = _REDUCE[name].reduce(rows, axis=1, dtype=rows.dtype)
-        write(machine, np.repeat(found, machine.warp), active)
-
-    return effect
-
-
-def _reduce_floats(rows: Array, name: str, nan: bool) -> Array:
-    function: Callable[[Array, Array], Array] = ptx_arithmetic.minimum if name == "min" else ptx_arithmetic.maximum
-    function = ptx_arithmetic.propagating(function) if nan else function
-    while rows.shape[1] > 1:
-        half = rows.shape[1] // 2
-        rows = function(rows[:, :half], rows[:, half:])
-    return rows[:, 0]
 
 
 OPCODES: dict[str, Builder] = {
     "ld": load,
     "st": store,
     "cvta": generic,
-    "shfl": shuffle,
-    "redux": reduce,
-    "atom": atomic,
-    "red": atomic,
+    "createpolicy": policy,
+    "prefetch": hint,
+    "fence": hint,
+    "membar": hint,
+    "nanosleep": hint,
 }

@@ -1,4 +1,4 @@
-"""``narrowgauge bench``: how fast the reference is, against a peer in the same run."""
+"""``narrowgauge bench``: how fast the reference and the emulator are, against a peer in the same run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
-from narrowgauge.benchmarks import casts
+from narrowgauge.benchmarks import casts, emulator
 from narrowgauge.benchmarks.paired import Measured, measure
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
@@ -21,12 +21,16 @@ from narrowgauge.plugin.screen import Grid, Line, screen, show
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "bench",
-        help="how fast the reference casts, as ratios against ml_dtypes in the same run",
-        description="One process, one thread; each round measures both in turn, and the median of the rounds' ratios "
-        "is shown. A ratio below its goal is marked; the exit code stays 0, for a speed is no verdict.",
+        help="how fast the reference casts, as ratios against ml_dtypes in the same run, and the emulator",
+        description="One thread; each round measures both in turn, and the median of the rounds' ratios is shown. The "
+        "emulator is held to Triton's interpreter on the same kernel, each in a child. A ratio below its goal is "
+        "marked; the exit code stays 0, for a speed is no verdict.",
     )
     parser.add_argument("-k", dest="chosen", default="", metavar="TEXT", help="only those whose name holds this")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="how often each is measured (default: 7)")
+    parser.add_argument(
+        "--smoke", action="store_true", help="measure the emulated cells of a default run instead: minutes"
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -34,12 +38,15 @@ def register(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.rounds < 1:
         raise BadInput(f"--rounds {arguments.rounds}; expected 1 or more")
+    if arguments.smoke:
+        return _smoke(arguments.json)
     console = Console(stderr=True)
-    chosen = [b for b in casts.benchmarks() if arguments.chosen in b.name]
-    if not chosen:
-        raise BadInput(f"-k {arguments.chosen!r}: no benchmark has that in its name; try the name of a format")
-    work = track(chosen, "measuring", console=console, transient=True, disable=not console.is_terminal)
-    measured = [measure(b, arguments.rounds) for b in work]
+    with emulator.benchmarks() as emulated:
+        chosen = [b for b in (*casts.benchmarks(), *emulated) if arguments.chosen in b.name]
+        if not chosen:
+            raise BadInput(f"-k {arguments.chosen!r}: no benchmark has that in its name; try the name of a format")
+        work = track(chosen, "measuring", console=console, transient=True, disable=not console.is_terminal)
+        measured = [measure(b, arguments.rounds) for b in work]
     if arguments.json:
         print_json([dataclasses.asdict(m) for m in measured])
     else:
@@ -47,11 +54,27 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     return Exit.OK
 
 
+def _smoke(as_json: bool) -> int:
+    seconds = emulator.smoke()
+    if as_json:
+        print_json({"name": "emulated cells of a default run", "seconds": seconds, "goal": emulator.SMOKE_GOAL})
+    else:
+        print(f"emulated cells of a default run, two workers: {seconds:.0f} s (goal: {emulator.SMOKE_GOAL:.0f})")
+    return Exit.OK
+
+
 def _table(measured: list[Measured]) -> Grid:
-    grid = Grid("", ("cast", "ratio", "goal", "M elements/s", "against"))
+    grid = Grid("", ("cast", "ratio", "goal", "M elements/s", "ns", "against"))
     for m in measured:
         low = m.ratio < m.goal
         ratio = Text(f"{m.ratio:.2f}{' below' if low else ''}", "yellow" if low else "")
-        cells = [Text(m.name), ratio, Text(f"{m.goal:g}"), Text(f"{m.rate / 1e6:.0f}"), Text(m.peer)]
+        cells = [
+            Text(m.name),
+            ratio,
+            Text(f"{m.goal:g}"),
+            Text(f"{m.rate / 1e6:.0f}"),
+            Text(f"{1e9 / m.rate:.2g}"),
+            Text(m.peer),
+        ]
         grid.lines.append(Line(cells))
     return grid

@@ -147,6 +147,7 @@ def _target(target: Target, width: int) -> list[Text]:
         ("backend:", f"{target.backend}, {target.warp} lanes to a warp"),
         ("fp8 in hardware:", ", ".join(target.hardware) or "none"),
         ("fp8 in Triton:", ", ".join(target.triton) or "none"),
+        ("of these in software:", ", ".join(target.software) or "none"),
         ("device:", device),
     )
     return [Text(f"{target.name}: a target", "bold"), *facts(said, width)]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from narrowgauge.contracts.coded import Coded
 
 Kind = Literal["returned", "raised", "crashed", "hung", "not_executed"]
 #: how the answer came about: on the target itself, by a model of it, by Triton's interpreter, or from a file
 How = Literal["executed", "emulated", "interpreted", "replayed"]
+#: which answer an emulated instruction takes where its words allow several; the first is what a run takes, the others
+#: are tried where it mismatches. Random ones are seeded, the same for equal answers.
+Choice = Literal["first", "low", "high", "random 1", "random 2"]
+CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 
 class NotExecuted(Exception):
@@ -29,4 +33,7 @@ class Outcome:
     malformed: tuple[str, ...] = ()
     #: emulated: models of instructions that answered, and whether an answer of theirs was one of several allowed
     models: dict[str, bool] = field(default_factory=dict)
+    notes: tuple[
+        str, ...
+    ] = ()  #: emulated: what was chosen for the kernel on the way, such as autotuning's configuration
     seconds: float = 0.0

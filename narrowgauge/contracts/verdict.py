@@ -59,6 +59,16 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
+class OpenAnswers:
+    """What became of a mismatch behind open answers of models, when other allowed answers were taken."""
+
+    tried: tuple[str, ...]  #: choices of answers that gave an output, the first one included
+    within: int  #: differing elements whose expected code lies within what the choices gave
+    beyond: int  #: differing elements that no choice explains
+    agrees: str = ""  #: the choice under which nothing differs
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The judgement of one kernel's outputs on one set of inputs."""
 
@@ -74,6 +84,8 @@ class Verdict:
     breaks: str = ""  #: "its own claim", "a specification" or "a convention"
     digest: str = ""
     models: dict[str, bool] = field(default_factory=dict)  #: as an ``Outcome`` has them
+    open_answers: OpenAnswers | None = None  #: of a mismatch, where an answer was open and others were tried
+    notes: tuple[str, ...] = ()  #: as an ``Outcome`` has them
     follows: tuple[str, ...] = ()  #: observations: the named rules that give exactly these outputs
 
     @property

@@ -60,8 +60,12 @@ def _answer(rows: Sequence[Row], lost: Sequence[str]) -> tuple[State, str]:
 def _doubt(cells: Sequence[Row], lost: Sequence[str]) -> str:
     """Why a path is not verified; "" if it is."""
     there = [c for c in cells if c.target in FNUZ_TARGETS or c.backend == "numpy"]
-    if not there or any(c.result != "passed" for c in there):
-        return "not executed for gfx942"
+    results = {c.result for c in there}
+    if not there or "not_executed" in results:
+        reasons = sorted({c.reason for c in there if c.reason})
+        return f"not executed for gfx942{f' ({reasons[0]})' if reasons else ''}"
+    if others := sorted(results - {"passed"}):
+        return f"executed for gfx942, and {' and '.join(others)}"
     first, targets = there[0], {c.target for c in there}
     for cell in lost:
         name = cell.partition("[")[2].rstrip("]")

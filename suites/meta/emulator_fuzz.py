@@ -1,15 +1,21 @@
 """Random small Triton kernels, run by Triton's interpreter and compiled for an emulated target, compared bit by bit.
 
 ``python -m narrowgauge.suites.meta.emulator_fuzz --count 300 --seed 1 --target sm_90`` prints each kernel that differs
-with what explains it, and a count. A difference is explained only by a run in which it is gone:
+with what explains it, and a count; without ``--target`` it goes through every target, and ``--record FILE`` keeps the
+counts. A difference is explained only by a run in which it is gone, to the last bit:
 
-* "contraction": compiled with TRITON_DEFAULT_FP_FUSION=0 the kernel gives what the interpreter gives. The compiler may
-  join a multiplication and an addition (fma), which rounds once;
+* "contraction": the compiler joins a multiplication and an addition (fma), which rounds once. The same code, with each
+  fma as a product that is rounded and then a sum ("parted"), gives what the interpreter gives;
 * "flush": so it does where, besides, the interpreter takes subnormals for zeros in floor and ceil, as the code does
   that Triton emits (cvt.rmi.ftz.f32.f32);
 * "reciprocal": so it does where, besides, the interpreter multiplies by 1 / c instead of dividing by a constant c;
 * "approximation": so it does where, besides, the interpreter flushes and rounds correctly in exp2, sqrt and rsqrt,
-  which is the first answer of the models of ex2.approx.ftz, sqrt.approx.ftz and rsqrt.approx.ftz.
+  which is the first answer of the models of ex2.approx.ftz, sqrt.approx.ftz and rsqrt.approx.ftz;
+* "not settled": the emulator refuses to guess what AMD's code generator fused, and without fusion
+  (TRITON_DEFAULT_FP_FUSION=0) one of these holds.
+
+Parting hides what fma itself does, so there is one more run, in which fma is computed by fractions ("exact"): what the
+emulator gave must be that, or nothing explains the kernel. An error explains itself only as "not settled".
 
 Left out, because the code does not claim to give what the interpreter does: ``log2`` (a polynomial of libdevice),
 clamps of a NaN between -a and a (min.xorsign.abs gives an a with a sign, the interpreter -a), sums of floats that
@@ -26,21 +32,27 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-#: what the interpreter is taught, one after the other, until it gives what the compiled code does without contraction
-RUNGS = ("contraction", "flush", "reciprocal", "approximation")
-CONSTANTS = ("0.1", "3.0", "-1.5", "1e-20", "448.0", "1e30")
-HEAD = """import sys
-import numpy as np
-import torch
-import triton
+from narrowgauge.devices.targets import EMULATED, TARGETS
+from narrowgauge.suites.meta.emulator_fuzz_run import CONSTANTS
+
+#: what the interpreter is taught, one after the other, until it gives what the compiled code does with its fma parted.
+#: AMD's code neither flushes in floor and ceil nor multiplies by reciprocals.
+RUNGS = {"cuda": ("flush", "reciprocal", "approximation"), "hip": ("approximation",)}
+#: said of a kernel of which the LLVM IR does not say what was fused
+UNSETTLED = "fused with a sum is not settled"
+HEAD = """import triton
 import triton.language as tl
+
+from narrowgauge.suites.meta.emulator_fuzz_run import main
 
 """
 KERNEL = """
@@ -57,79 +69,11 @@ def k{number}(fx, ix, fo, io, n, rounds, B: tl.constexpr):
     tl.store(fo + at, {real}, inside)
     tl.store(io + at, {whole}, inside)
 """
-#: runs every kernel of the file; what it gave, or the error, by number
 TAIL = """
 KERNELS = [{names}]
-RUNGS = {rungs}
-CONSTANTS = np.array([{constants}], np.float32)
-EDGES = np.array([0, 0x80000000, 1, 0x807FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000,
-                  0x3F800000, 0xBF800000, 0x3FC00000, 0x34000000, 0x4B800000], np.uint32)
-
-
-def inputs(number):
-    random = np.random.default_rng(number)
-    f = (random.standard_normal(600) * 10.0 ** random.integers(-3, 4, 600)).astype(np.float32)
-    f = np.where(random.random(600) < 0.1, random.choice(EDGES, 600).view(np.float32), f)
-    i = random.integers(-(2**31), 2**31, 600).astype(np.int32)
-    small = random.random(600) < 0.6
-    i[small] = random.integers(-100, 100, 600)[small]
-    return torch.from_numpy(f), torch.from_numpy(i)
-
-
-def rounded(function):
-    def of_float32(x):
-        x = np.asarray(x)
-        if x.dtype != np.float32:
-            return function(x)
-        with np.errstate(all="ignore"):
-            return function(x.astype(np.float64)).astype(np.float32)
-
-    return of_float32
-
-
-def flushed(x):
-    bits = np.atleast_1d(x).view(np.uint32)
-    return np.where(bits & 0x7F800000 == 0, bits & 0x80000000, bits).astype(np.uint32).view(np.float32).reshape(x.shape)
-
-
-def divided(x, y):
-    y = np.asarray(y)
-    if y.size and (y == y.flat[0]).all() and y.flat[0] in CONSTANTS:
-        return x * (np.float32(1) / y)
-    return x / y
-
 
 if __name__ == "__main__":
-    how, path = sys.argv[1:]
-    if how in RUNGS:
-        from triton.runtime.interpreter import InterpreterBuilder as Builder
-
-        taught = RUNGS[: RUNGS.index(how) + 1]
-        if "flush" in taught:
-            Builder.create_floor = lambda self, x: self.unary_op(x, lambda v: np.floor(flushed(v)))
-            Builder.create_ceil = lambda self, x: self.unary_op(x, lambda v: np.ceil(flushed(v)))
-        if "reciprocal" in taught:
-            Builder.create_fdiv = lambda self, x, y: self.binary_op(x, y, divided)
-        if "approximation" in taught:
-            for name, exact in (("exp2", np.exp2), ("sqrt", np.sqrt), ("rsqrt", lambda v: 1 / np.sqrt(v))):
-                replaced = lambda self, x, exact=exact: self.unary_op(x, lambda v: flushed(rounded(exact)(flushed(v))))
-                setattr(Builder, f"create_{{name}}", replaced)
-    else:
-        from narrowgauge.devices import fresh_memory, triton_driver
-
-        fresh_memory.watch()
-        triton_driver.install(how)
-    found = {{}}
-    for number, (kernel, block, warps) in KERNELS:
-        f, i = inputs(number)
-        fo, io = torch.zeros(300), torch.zeros(300, dtype=torch.int32)
-        try:
-            with np.errstate(all="ignore"):
-                kernel[(triton.cdiv(300, block),)](f, i, fo, io, 300, 3, B=block, num_warps=warps)
-            found[f"f{{number}}"], found[f"i{{number}}"] = fo.numpy(), io.numpy()
-        except BaseException as error:
-            found[f"e{{number}}"] = np.array(f"{{type(error).__name__}}: {{error}}"[:400])
-    np.savez(path, **found)
+    main(KERNELS)
 """
 
 
@@ -164,7 +108,7 @@ class Writer:
     def real(self) -> str:
         """A float32 expression."""
         a, b = (self.random.choice(self.floats) for _ in range(2))
-        constant = self.random.choice(CONSTANTS)
+        constant = str(self.random.choice(CONSTANTS))
         return self.random.choice([
             f"{a} + {b}", f"{a} - {b}", f"{a} * {b}", f"{a} * {constant}", f"{a} + {constant}",
             f"{a} * {b} + {constant}",
@@ -244,7 +188,7 @@ def program(count: int, seed: int) -> tuple[str, list[str]]:
     writers = [Writer(number, seed) for number in range(count)]
     kernels = [writer.text() for writer in writers]
     names = ", ".join(f"({w.number}, (k{w.number}, {w.block}, {w.warps}))" for w in writers)
-    return HEAD + "".join(kernels) + TAIL.format(names=names, rungs=RUNGS, constants=", ".join(CONSTANTS)), kernels
+    return HEAD + "".join(kernels) + TAIL.format(names=names), kernels
 
 
 @dataclass(frozen=True)
@@ -256,44 +200,54 @@ class Found:
     what: str
 
 
-def compare(count: int, seed: int, target: str, folder: Path) -> list[Found]:
-    """The kernels that differ between the interpreter and an emulated target."""
+def compare(count: int, seed: int, target: str, folder: Path, spoilt: str = "") -> list[Found]:
+    """The kernels that differ between the interpreter and an emulated target.
+
+    ``spoilt`` is a statement that makes the emulator wrong, to see whether that is found.
+    """
     text, kernels = program(count, seed)
     path = folder / "kernels.py"
-    path.write_text(text)
-    plain, compiled = run(path, RUNGS[0], folder), run(path, target, folder)
-    differing = {n: what for n in range(count) if (what := difference(plain, compiled, n))}
-    if not differing:
-        return []
-    unfused = run(path, target, folder, fusion=False)
-    why = dict.fromkeys(differing, "")
-    for rung in RUNGS:
-        taught = plain if rung == RUNGS[0] else run(path, rung, folder)
-        why |= {n: rung for n, known in why.items() if not known and not difference(taught, unfused, n)}
-        if all(why.values()):
-            break
-    return [Found(kernels[n], why[n], what) for n, what in differing.items()]
+    path.write_text(f"{spoilt}\n{text}")
+    taught = [f"interpreter,{rung}" for rung in RUNGS[TARGETS[target].backend]]
+    found = run(path, ["interpreter", *taught]) | run(path, [target, f"{target},parted", f"{target},exact"])
+    ways = dict(zip(("contraction", *RUNGS[TARGETS[target].backend]), ("interpreter", *taught), strict=True))
+    differing = {n: what for n in range(count) if (what := difference(found, "interpreter", target, n))}
+    refused = {n for n in differing if UNSETTLED in str(found.get(f"{target}/e{n}"))}
+    if refused:
+        found |= {f"unfused/{key.partition('/')[2]}": x for key, x in run(path, [target], fusion=False).items()}
+    result = []
+    for n, what in differing.items():
+        like = "unfused" if n in refused else f"{target},parted"
+        why = next((rung for rung, way in ways.items() if not difference(found, way, like, n)), "")
+        if n in refused:
+            why = why and "not settled"
+        elif f"{target}/e{n}" in found:
+            why = ""
+        elif wrong := difference(found, f"{target},exact", target, n):
+            why, what = "", f"fma is not exact: {wrong}"
+        result.append(Found(kernels[n], why, what))
+    return result
 
 
-def run(path: Path, how: str, folder: Path, fusion: bool = True) -> dict[str, Any]:
-    """What every kernel of a program gave: in the interpreter, taught up to a rung, or compiled for a target."""
-    out = folder / f"{how}.npz"
+def run(path: Path, ways: Sequence[str], fusion: bool = True) -> dict[str, Any]:
+    """What every kernel of a program gave in each way, in one process: arrays by way, kind and number."""
+    out = path.with_name(f"{ways[0]}{'' if fusion else '-unfused'}.npz")
     environment = {**os.environ, "TRITON_DEFAULT_FP_FUSION": str(int(fusion)), "CUDA_VISIBLE_DEVICES": ""}
     environment.pop("TRITON_INTERPRET", None)
-    if how in RUNGS:
+    if ways[0] == "interpreter":
         environment["TRITON_INTERPRET"] = "1"
-    subprocess.run([sys.executable, str(path), how, str(out)], env=environment, check=True)
+    subprocess.run([sys.executable, str(path), str(out), *ways], env=environment, check=True)
     with np.load(out) as found:
         return dict(found)
 
 
-def difference(one: Mapping[str, Any], other: Mapping[str, Any], number: int) -> str:
-    """Where two runs of a kernel part, "" where they agree. A NaN equals every NaN; the sign of zero counts."""
-    for found in (one, other):
-        if f"e{number}" in found:
-            return str(found[f"e{number}"])
+def difference(found: Mapping[str, Any], one: str, other: str, number: int) -> str:
+    """Where two ways to run a kernel part, "" where they agree. A NaN equals every NaN; the sign of zero counts."""
+    for way in (one, other):
+        if f"{way}/e{number}" in found:
+            return str(found[f"{way}/e{number}"])
     for kind in "if":
-        a, b = one[f"{kind}{number}"], other[f"{kind}{number}"]
+        a, b = found[f"{one}/{kind}{number}"], found[f"{other}/{kind}{number}"]
         apart = a.view(np.uint32) != b.view(np.uint32)
         if kind == "f":
             apart &= ~(np.isnan(a) & np.isnan(b))
@@ -305,19 +259,27 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any], number: int) ->
 
 def main() -> None:
     """Compare, print what differs, and exit with 1 where something is not explained."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--target", default="sm_90")
+    parser.add_argument("--target", action="append", choices=EMULATED)
+    parser.add_argument("--record", type=Path, help="where to keep the counts, as JSON")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        found = compare(given.count, given.seed, given.target, Path(folder))
-    for one in found:
-        if not one.why:
-            print(f"NOT EXPLAINED: {one.what}\n{one.kernel}")
-    counts = Counter(one.why or "not explained" for one in found)
-    print(json.dumps({"kernels": given.count, "equal": given.count - len(found), **counts}))
-    sys.exit(1 if counts["not explained"] else 0)
+    counts: dict[str, dict[str, int]] = {}
+    for target in given.target or EMULATED:
+        with tempfile.TemporaryDirectory() as folder:
+            found = compare(given.count, given.seed, target, Path(folder))
+        for one in found:
+            if not one.why:
+                print(f"NOT EXPLAINED, {target}: {one.what}\n{one.kernel}")
+        why = Counter(one.why or "not explained" for one in found)
+        counts[target] = {"equal": given.count - len(found), **dict(sorted(why.items()))}
+        print(target, json.dumps(counts[target]), flush=True)
+    if given.record:
+        versions = {name: version(name) for name in ("triton", "torch", "numpy")}
+        record = {"kernels": given.count, "seed": given.seed, "versions": versions, "date": str(date.today())}
+        given.record.write_text(json.dumps(record | {"targets": counts}, indent=1) + "\n")
+    sys.exit(any("not explained" in found for found in counts.values()))
 
 
 if __name__ == "__main__":

@@ -29,15 +29,16 @@ attributes #0 = {{ "denormal-fp-math-f32"="{denormals}" }}
 !4 = distinct !DISubprogram(name: "probe", scope: !1, file: !1, line: 3)
 !14 = !DILocation(line: 7, column: 3, scope: !4)
 """
-BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "half": 16, "bfloat": 16}
+BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "half": 16, "bfloat": 16, "double": 64}
 Words = npt.NDArray[np.uint64]
 
 
 def run(
     body: str, *columns: list[int], target: str = "gfx942", threads: int = 0, fusion: bool = True,
-    denormals: str = "ieee", fill: int = 0xA5,
+    denormals: str = "ieee", fill: int = 0xA5, choice: str = "first", used: dict[str, bool] | None = None,
+    right: bool = False,
 ) -> Words:  # fmt: skip
-    """Words that each thread stored at %to. A thread's inputs are the i64 at %from, …"""
+    """Words that each thread stored at %to. A thread's inputs are the i64 at %from, … ``used``: gets the models."""
     warp = TARGETS[target].warp
     rows = len(columns[0]) if columns else threads or warp
     threads = threads or max(warp, -(-rows // warp) * warp)
@@ -46,12 +47,15 @@ def run(
         given[:rows, i] = np.array([value & (1 << 64) - 1 for value in column], np.uint64)
     out = np.full(threads, 0x5555555555555555, np.uint64)
     text = FRAME.format(columns=given.shape[1], body=body, denormals=denormals)
-    program, parameters = llvm_ir.parse(text, target, threads, fusion)
+    kernel = llvm_ir.parse(text, target, threads, fusion, right)
+    program, parameters = kernel.program, kernel.parameters
     memory = GlobalMemory(
         [Region("argument 'x'", IN, given.view(np.uint8).ravel()), Region("argument 'out'", OUT, out.view(np.uint8))]
     )
     held = {p.name: ptx.parameter_bytes(p, v) for p, v in zip(parameters, (IN, OUT, 77), strict=True)}
-    launching.run(program, (1, 1, 1), memory, 256, warp, held, fill)
+    models = launching.run(program, (1, 1, 1), memory, 256, warp, held, fill, choice)
+    if used is not None:
+        used.update(models)
     return out[:rows]
 
 

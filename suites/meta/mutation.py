@@ -194,7 +194,7 @@ class _Replacer(ast.NodeTransformer):
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Gives one module of the package from a syntax tree."""
 
     def __init__(self, name: str, tree: ast.Module) -> None:
@@ -208,11 +208,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 @contextlib.contextmanager
-def _in_place(mutant: Mutant) -> Iterator[None]:
-    """While this holds, importing the reference gives the mutated one. What was imported before comes back after."""
-    ours = ("narrowgauge.contracts", "narrowgauge.reference")
+def in_its_place(mutant: Mutant) -> Iterator[None]:
+    """While this holds, importing the module gives the mutated one. What was imported before comes back after."""
+    ours = ("narrowgauge.contracts", "narrowgauge.reference", "narrowgauge.devices.emulator")
     saved = {name: module for name, module in sys.modules.items() if name.startswith(ours)}
-    finder = _Finder(f"narrowgauge.{mutant.module}", mutant.tree())
+    finder = Finder(f"narrowgauge.{mutant.module}", mutant.tree())
     for name in saved:
         del sys.modules[name]
     sys.meta_path.insert(0, finder)
@@ -227,7 +227,7 @@ def _in_place(mutant: Mutant) -> Iterator[None]:
 
 def survives(mutant: Mutant, killer: Killer) -> bool:
     """Whether the second derivation sees nothing wrong. A mutant that cannot even run is seen."""
-    with _in_place(mutant), warnings.catch_warnings():
+    with in_its_place(mutant), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return next(killer.disagreements(), None) is None

@@ -110,8 +110,8 @@ def test_devices_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         assert set(row["hardware_formats"]) | set(row["triton_formats"]) <= FORMATS.keys()
     formats = {row["target"]: row["hardware_formats"] for row in rows}
     if has_triton():
-        assert formats["emulated-gfx942"] == ["float8_e4m3fnuz"]
-        assert formats["emulated-gfx950"] == ["float8_e4m3fn"]
+        assert formats["emulated-gfx942"] == ["float8_e4m3fnuz", "float8_e5m2fnuz"]
+        assert formats["emulated-gfx950"] == ["float8_e4m3fn", "float8_e5m2"]
 
 
 def test_devices_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:

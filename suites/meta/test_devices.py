@@ -316,6 +316,24 @@ def test_values_of_another_format_are_no_codes(host: Device, tmp_path: Path) -> 
     assert verdict.malformed == ("codes is float64, want float8_e4m3fn",)
 
 
+def test_what_a_compiler_says_is_its_reason_and_not_the_source_it_read(host: Device, tmp_path: Path) -> None:
+    """Triton's error has place, source and reason in this order; in a function that is called, as a cause."""
+    body = """
+    class CompilationError(Exception):
+        pass
+
+    @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])
+    def compiled(x, format):
+        try:
+            raise CompilationError("at 7:31:\\ndef inner(x):\\n    ^\\nNameError('no alpha')")
+        except CompilationError as error:
+            raise CompilationError("at 35:11:\\ndef outer(x):\\n    ^") from error
+    """
+    (compiled,) = host.describe(plugin(tmp_path, body))
+    outcome = host.run(compiled, CLAIM, X)
+    assert outcome.reason == "CompilationError: at 35:11: NameError('no alpha') … (plug.py:12)"
+
+
 def test_long_errors_are_cut(host: Device, tmp_path: Path) -> None:
     body = """
     @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])

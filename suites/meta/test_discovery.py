@@ -11,10 +11,11 @@ import pytest
 from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
-from narrowgauge.devices.targets import TARGETS
+from narrowgauge.devices.targets import EMULATED, LIMITS, TARGETS
 from narrowgauge.suites.meta.device_sets import CLAIM, RIGHT, X, plugin
 from narrowgauge.suites.meta.marks import needs_torch
 from narrowgauge.suites.planning import one_per_target
+from narrowgauge.suites.run import Run
 
 pytestmark = [pytest.mark.meta, needs_torch]
 
@@ -116,11 +117,12 @@ def test_gpus_that_torch_sees_become_devices(tmp_path: Path, monkeypatch: pytest
 
 def test_formats_follow_the_architecture() -> None:
     """From the vendors' documents: MI300 is FNUZ, MI350 and gfx12 are OCP, A100 has no fp8."""
-    assert TARGETS["gfx942"].hardware == ("float8_e4m3fnuz",)
-    assert TARGETS["gfx950"].hardware == TARGETS["gfx1201"].hardware == ("float8_e4m3fn",)
+    ocp = ("float8_e4m3fn", "float8_e5m2")
+    assert TARGETS["gfx942"].hardware == ("float8_e4m3fnuz", "float8_e5m2fnuz")
+    assert TARGETS["gfx950"].hardware == TARGETS["gfx1201"].hardware == TARGETS["sm_90"].hardware == ocp
     assert TARGETS["sm_80"].hardware == ()
-    assert TARGETS["sm_80"].triton == ("float8_e5m2",)  # in software
-    assert TARGETS["sm_90"].hardware == ("float8_e4m3fn",)
+    assert TARGETS["sm_80"].triton == TARGETS["sm_80"].software == ("float8_e5m2",)
+    assert TARGETS["gfx1201"].instruction == (), "Triton does not use what the hardware has"
 
 
 def test_unknown_devices_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +134,23 @@ def test_unknown_devices_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="triton is not installed"):
         discovery.device_named("interpreter")
     assert [d.id for d in discovery.default_devices() if d.target == "interpreter"] == []
+
+
+@pytest.mark.skipif(not discovery.has_triton(), reason="triton is not installed: there are no emulated targets")
+def test_a_bare_machine_runs_three_emulated_targets_and_all_of_them_when_it_has_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discovery, "gpus", lambda: ())
+    few = ["host", "interpreter", "emulated:sm_90", "emulated:gfx942", "emulated:gfx950"]
+    assert [d.id for d in Run().devices] == [d.id for d in Run(depth="standard").devices] == few
+    everything = ["host", "interpreter", *(f"emulated:{name}" for name in EMULATED)]
+    assert [d.id for d in Run(depth="exhaustive").devices] == everything
+
+
+def test_every_emulated_target_has_limits() -> None:
+    """From the vendors' tables: 227 KiB on H100, 64 KiB on MI300, 160 KiB on MI350."""
+    assert set(LIMITS) == set(EMULATED)
+    assert [LIMITS[name].shared for name in ("sm_90", "gfx942", "gfx950")] == [232448, 65536, 163840]
 
 
 def test_a_device_that_does_not_start_is_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:

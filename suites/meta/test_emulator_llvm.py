@@ -39,6 +39,7 @@ def s(x: int) -> int:
         ("call noundef i32 @llvm.smin.i32(i32 %a, i32 %b)", [min(s(a), s(b)) & M for a, b in zip(A, B, strict=True)]),
         ("call i32 @llvm.umax.i32(i32 %a, i32 %b)", [max(a, b) for a, b in zip(A, B, strict=True)]),
         ("call i32 @llvm.umin.i32(i32 %a, i32 %b)", [min(a, b) for a, b in zip(A, B, strict=True)]),
+        ("call i32 @llvm.usub.sat.i32(i32 %a, i32 %b)", [max(a - b, 0) for a, b in zip(A, B, strict=True)]),
         ("call i32 @llvm.abs.i32(i32 %a, i1 false)", [abs(s(a)) & M for a in A]),
         ("call i32 @llvm.ctlz.i32(i32 %a, i1 false)", [32 - a.bit_length() for a in A]),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,9 +154,12 @@ def test_random_kernels_give_what_the_interpreter_gives(tmp_path: Path) -> None:
 
 def test_the_fuzzer_sees_one_bit_and_an_error() -> None:
     f, i = np.array([1.0, np.nan, 0.0], np.float32), np.arange(3, dtype=np.int32)
-    one = {"f0": f, "i0": i}
-    nans = np.array([1.0, -np.nan, 0.0], np.float32)
-    assert emulator_fuzz.difference(one, {"f0": nans, "i0": i}, 0) == ""
-    assert "1 of 3 f" in emulator_fuzz.difference(one, {"f0": np.array([1.0, np.nan, -0.0], np.float32), "i0": i}, 0)
-    assert "1 of 3 i" in emulator_fuzz.difference(one, {"f0": f, "i0": i ^ np.array([0, 0, 1], np.int32)}, 0)
-    assert emulator_fuzz.difference(one, {"e0": np.array("KernelError: x")}, 0) == "KernelError: x"
+
+    def apart(**other: np.ndarray[Any, Any]) -> str:
+        found = {"a/f0": f, "a/i0": i, **{f"b/{name}": array for name, array in other.items()}}
+        return emulator_fuzz.difference(found, "a", "b", 0)
+
+    assert apart(f0=np.array([1.0, -np.nan, 0.0], np.float32), i0=i) == ""
+    assert "1 of 3 f" in apart(f0=np.array([1.0, np.nan, -0.0], np.float32), i0=i)
+    assert "1 of 3 i" in apart(f0=f, i0=i ^ np.array([0, 0, 1], np.int32))
+    assert apart(e0=np.array("KernelError: x")) == "KernelError: x"

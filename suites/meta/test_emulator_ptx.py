@@ -84,6 +84,7 @@ def f(value: float) -> int:
 
 
 NAN, INF, CANONICAL = 0x7FC00001, f(np.inf), 0x7FFFFFFF
+NAN64 = 0x7FF8000000000001
 M = 0xFFFFFFFF
 
 #: opcode, operands, result; from the "Semantics" and "Notes" of each instruction in the PTX ISA
@@ -219,6 +220,31 @@ def test_fma_rounds_once() -> None:
             assert abs(value - exact) <= abs(other - exact)
             if abs(value - exact) == abs(other - exact):
                 assert found % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("to", "source", "pattern", "want"),
+    [  # PTX ISA 9.0, cvt: zero if the source is not .f64 and the destination not of 64 bits, else 1 << (width - 1)
+        ("s32", "f32", NAN, 0),
+        ("u16", "f32", NAN, 0),
+        ("s64", "f32", NAN, 1 << 63),
+        ("u64", "f32", NAN, 1 << 63),
+        ("s32", "f64", NAN64, 1 << 31),
+        ("u32", "f64", NAN64, 1 << 31),
+        ("u16", "f64", NAN64, 1 << 15),
+        ("s64", "f64", NAN64, 1 << 63),
+    ],
+)
+def test_nan_as_an_integer(to: str, source: str, pattern: int, want: int) -> None:
+    registers = {"16": "%h1", "32": "%r10", "64": "%d10"}
+    register = registers[source[1:]].replace("10", "11")
+    body = f"""
+	ld.global.b{source[1:]} {register}, [%d0];
+	cvt.rzi.{to}.{source} {registers[to[1:]]}, {register};
+	mov.b64 %d9, 0;
+	st.global.b64 [%d1], %d9;
+	st.global.b{to[1:]} [%d1], {registers[to[1:]]};"""
+    assert hex(run(body, [pattern])[0]) == hex(want)
 
 
 @pytest.mark.parametrize(
@@ -379,10 +405,9 @@ def test_atomics_give_what_was_there() -> None:
     [
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %r1, %r2, %r3, %r4;", "opcode mma.sync"),
         ("add.sat.s32 %r1, %r2, %r3;", "opcode add.sat.s32"),
-        ("add.rz.f32 %r1, %r2, %r3;", "opcode add.rz.f32"),
+        ("fma.rz.f64 %d1, %d2, %d3, %d4;", "opcode fma.rz.f64"),
         ("cvt.rni.tf32.f32 %r1, %r2;", "opcode cvt.rni.tf32.f32"),
-        ("ld.local.b32 %r1, [%r2];", "opcode ld.local.b32"),
-        ("fma.rm.f32 %r1, %r2, %r3, %r4;", "opcode fma.rm.f32"),
+        ("mbarrier.init.shared.b64 [%r1], 1;", "opcode mbarrier.init.shared.b64"),
     ],
 )
 def test_what_is_not_known_is_refused(line: str, opcode: str) -> None:

@@ -9,6 +9,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.devices.emulator.models.amd import AMD, models_of
 from narrowgauge.devices.emulator.models.answers import Answers, Band, Bits
 from narrowgauge.devices.emulator.models.nvidia import NVIDIA, nvidia_model, random_fields
+from narrowgauge.devices.emulator.models.rounding_ieee import float32_to_odd
 from narrowgauge.devices.targets import TARGETS
 
 pytestmark = pytest.mark.meta
@@ -81,6 +82,17 @@ def test_wide_conversions_by_hand() -> None:
     # tf32 has ten bits of mantissa: 1 + 2^-11 is a tie
     assert first("cvt.rna.tf32.f32", f32(1 + 2**-11, -1 - 2**-11, 1 + 2**-12)) == [0x3F802000, 0xBF802000, 0x3F800000]
     assert first("cvt.rn.tf32.f32", f32(1 + 2**-11, 1 + 3 * 2**-11)) == [0x3F800000, 0x3F804000]
+
+
+def test_float16_to_bfloat16_without_a_rounding_is_open_where_it_rounds() -> None:
+    """1 + 2^-7 is a bfloat16, 1 + 3 x 2^-9 lies between two."""
+    model = nvidia_model("cvt.bf16.f16")
+    assert model is not None
+    answer = model.run(words(0x3C08, 0x3C06, 0x7C00))
+    assert isinstance(answer, Answers)
+    assert [int(c) for c in answer.first] == [0x3F81, 0x3F81, 0x7F80]
+    assert answer.open().tolist() == [False, True, False]
+    assert answer.allows(words(0x3F81, 0x3F80, 0x7F80)).all()
 
 
 def test_scales_by_hand() -> None:
@@ -340,3 +352,13 @@ def test_every_model_says_where_it_comes_from() -> None:
         assert model.clause.startswith(("PTX ISA 9.1", "CDNA3", "CDNA4", "RDNA4")), model.name
         assert model.inputs
         assert model.output
+
+
+def test_rounding_to_odd_keeps_what_is_exact_and_marks_the_rest() -> None:
+    """Of the two binary32 around a number the one with the odd last bit; what is binary32 is itself."""
+    given = np.array([1.0, -2.0, 0.0, 1 + 2.0**-30, -1 - 2.0**-30, 1 + 2.0**-23 + 2.0**-40, 2 - 2.0**-30, 1e300, INF])
+    one = 0x3F800000
+    want = [one, 0xC0000000, 0, one + 1, one + 1 | 1 << 31, one + 1, 0x3FFFFFFF, 0x7F7FFFFF, 0x7F800000]
+    with np.errstate(over="ignore"):
+        assert float32_to_odd(given).view(np.uint32).tolist() == want
+        assert np.isnan(float32_to_odd(np.array([NAN]))).all()

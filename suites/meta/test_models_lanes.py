@@ -16,6 +16,7 @@ LANES = np.arange(64)
 def dpp_source(control: int, rdna: bool = False, wave: int = 64) -> list[int]:
     """Per lane the source, -1 out of range."""
     route = lanes.dpp(control, wave, rdna)
+    assert ((route.source >= 0) & (route.source < wave)).all()
     return [int(s) if ok else -1 for s, ok in zip(route.source, route.valid, strict=True)]
 
 
@@ -105,3 +106,78 @@ def test_lanes_that_are_read_and_written_alone() -> None:
     assert int(lanes.readlane(b, np.array([66]))[0]) == 102
     written = lanes.writelane(b, np.array([9], np.uint32), np.array([3]))
     assert [int(written[0, n]) for n in (2, 3, 4)] == [102, 9, 104]
+
+
+def _dpp_by_words(control: int, lane: int, wave: int, rdna: bool) -> int | None:
+    """The source of one lane by the table of DPP_CTRL; -1 out of range, None where the target has no such control."""
+    row, place, count = lane // 16, lane % 16, control % 16
+    inside = {0x10: place + count, 0x11: place - count, 0x12: (place - count) % 16, 0x15: count, 0x16: place ^ count}
+    if control < 0x100:
+        return lane // 4 * 4 + (control >> 2 * (lane % 4)) % 4
+    if control // 16 in (0x10, 0x11, 0x12) and count == 0:
+        return None
+    if control // 16 in inside and not (control // 16 == 0x16 and not rdna):
+        source = inside[control // 16]
+        return 16 * row + source if 0 <= source < 16 else -1
+    if control in (0x140, 0x141):
+        return 16 * row + 15 - place if control == 0x140 else lane // 8 * 8 + 7 - lane % 8
+    if rdna:
+        return None
+    past = {
+        0x130: lane + 1 if lane + 1 < wave else -1,
+        0x134: (lane + 1) % wave,
+        0x138: lane - 1,  # of lane 0 that is -1
+        0x13C: (lane - 1) % wave,
+        0x142: 16 * row - 1,
+        0x143: 31 if lane >= 32 else -1,
+    }
+    return past.get(control)
+
+
+@pytest.mark.parametrize("rdna", [False, True])
+@pytest.mark.parametrize("wave", [32, 64])
+def test_every_dpp_control_by_its_words(wave: int, rdna: bool) -> None:
+    for control in range(0x200):
+        want = [_dpp_by_words(control, lane, wave, rdna) for lane in range(wave)]
+        if None in want:
+            with pytest.raises(BadInput):
+                lanes.dpp(control, wave, rdna)
+        else:
+            assert dpp_source(control, rdna, wave) == want, hex(control)
+
+
+def test_permutes_of_several_waves() -> None:
+    """Three waves, so that an axis taken for another shows."""
+    value = np.arange(3 * 64, dtype=np.uint32).reshape(3, 64)
+    active = np.ones((3, 64), bool)
+    active[0, 0] = active[1, :5] = active[2, 9] = False
+    turned = (4 * ((LANES + 3) % 64)).astype(np.uint32)[None].repeat(3, axis=0)
+    pulled, pushed = lanes.ds_bpermute(turned, value, active), lanes.ds_permute(turned, value, active)
+    for wave in range(3):
+        for lane in range(64):
+            source, writer = (lane + 3) % 64, (lane - 3) % 64
+            kept = int(value[wave, lane])
+            there = int(value[wave, source]) if active[wave, source] else 0
+            put = int(value[wave, writer]) if active[wave, writer] else 0
+            assert int(pulled[wave, lane]) == (there if active[wave, lane] else kept)
+            assert int(pushed[wave, lane]) == (put if active[wave, lane] else kept)
+    assert lanes.readfirstlane(value, active).tolist() == [1, 64 + 5, 128]
+    assert lanes.readlane(value, np.array([1, 70, 63])).tolist() == [1, 64 + 6, 128 + 63]
+    written = lanes.writelane(value, np.array([7, 8, 9], np.uint32), np.array([0, 65, 63]))
+    assert [int(written[i, n]) for i, n in ((0, 0), (1, 1), (2, 63), (0, 63))] == [7, 8, 9, 63]
+    selects = (0x01234567, 0x89ABCDEF)
+    assert list(lanes.permlane16(*selects, 32, False).source) == [
+        16 * (n // 16) + _nibble(selects, n) for n in range(32)
+    ]
+    for size in (16, 32):
+        one, other = lanes.permlane_swap(value, value + np.uint32(1000), size)
+        for wave in range(3):
+            for lane in range(64):
+                odd = lane // size % 2 == 1
+                assert int(one[wave, lane]) == (1000 + 64 * wave + lane - size if odd else 64 * wave + lane)
+                assert int(other[wave, lane]) == (1000 + 64 * wave + lane if odd else 64 * wave + lane + size)
+
+
+def _nibble(selects: tuple[int, int], lane: int) -> int:
+    """The source of a lane of a row: eight nibbles in the first select, eight in the second."""
+    return selects[lane % 16 // 8] >> 4 * (lane % 8) & 15

@@ -250,7 +250,8 @@ def test_explain_a_target(asked: str, target: str, capsys: pytest.CaptureFixture
     known = TARGETS[target]
     assert (
         f"{target}: a target product: {known.product} backend: {known.backend}, {known.warp} lanes to a warp "
-        f"fp8 in hardware: {', '.join(known.hardware)} fp8 in Triton: {', '.join(known.triton)} device: " in text
+        f"fp8 in hardware: {', '.join(known.hardware)} fp8 in Triton: {', '.join(known.triton)} "
+        f"of these in software: {', '.join(known.software) or 'none'} device: " in text
     )
 
 

@@ -69,6 +69,15 @@ def test_several_files_and_several_waivers(tmp_path: Path) -> None:
     assert load([]) == []
 
 
+def test_lists_of_targets_and_tests_are_a_waiver_for_each_pair(tmp_path: Path) -> None:
+    text = table(target='["gfx942", "gfx90a"]', test='["*-edges-*", "*-property-*"]') + table(kernel='"ours"')
+    found = loaded(tmp_path, text)
+    assert [(w.kernel, w.target, w.test) for w in found] == [
+        ("theirs", "gfx942", "*-edges-*"), ("theirs", "gfx942", "*-property-*"),
+        ("theirs", "gfx90a", "*-edges-*"), ("theirs", "gfx90a", "*-property-*"), ("ours", "gfx942", "*"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_missing_field(name: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=f"waivers.toml, waiver 2: {name} missing"):
@@ -91,8 +100,11 @@ def test_an_unknown_field(tmp_path: Path) -> None:
     [
         *((name, '""', f"{name} = ''; expected a text") for name in ("kernel", "target", "test", "link", "reason")),
         ("kernel", "3", "kernel = 3; expected a text"),
-        ("target", '["gfx942", "gfx950"]', "target = ['gfx942', 'gfx950']; expected a text"),
+        ("target", '["gfx942", 950]', "target = 950; expected a text"),
+        ("target", "[]", "target = []; expected a text"),
         ("test", "true", "test = True; expected a text"),
+        ("test", '["*", ""]', "test = ''; expected a text"),
+        ("kernel", '["theirs", "ours"]', "kernel = ['theirs', 'ours']; expected a text"),
         ("link", '"http://example.org/1"', "expected an https address or a page in docs/"),
         ("link", '"triton#8322"', "expected an https address or a page in docs/"),
         ("link", '"see https://example.org"', "expected an https address or a page in docs/"),
@@ -282,7 +294,7 @@ def test_the_first_waiver_that_covers_decides() -> None:
 
 def test_our_own_waivers_load() -> None:
     waivers = load([OWN])
-    assert len(waivers) == len(tomllib.loads(OWN.read_text())["waiver"]) >= 1
+    assert len(waivers) >= len(tomllib.loads(OWN.read_text())["waiver"]) >= 1
     assert {f.name for f in fields(Waiver)} <= set(OWN.read_text().replace(",", " ").replace("(", " ").split())
 
 

@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from narrowgauge.ci.ledger import Row
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.outcome import Outcome
 from narrowgauge.devices import discovery
-from narrowgauge.devices.targets import EMULATED
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.judge import judge
-from narrowgauge.suites.judging import Judged, run_cell
-from narrowgauge.suites.planning import Planned
 
 pytestmark = [
     pytest.mark.meta,
@@ -31,7 +27,9 @@ from narrowgauge import kernel, Cast
 @triton.jit
 def copy(x, o, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(o + i, tl.load(x + i, i < n, other=0.0).to(tl.uint8), i < n)
+    v = tl.load(x + i, i < n, other=0.0)
+    inside = (v >= 0) & (v < 256)  # beyond, LLVM leaves open what a conversion gives
+    tl.store(o + i, tl.where(inside, v, 0.0).to(tl.uint8), i < n)
 
 @kernel(Cast("ocp_saturate"), ["float8_e4m3fn"])
 def theirs(x, format):
@@ -39,44 +37,6 @@ def theirs(x, format):
     copy[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, o, x.numel())
     return o
 """
-
-SCALED_WRAPPER = """
-import torch, triton, triton.language as tl
-from narrowgauge import kernel, Cast
-
-@triton.jit
-def scaled(x, o, scale, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    y = tl.load(x + i, i < n, other=0.0) {by} scale
-    tl.store(o + i, y.to(tl.float8e4nv).to(tl.uint8, bitcast=True), i < n)
-
-@kernel(Cast("ocp_saturate"), ["float8_e4m3fn"], backend="triton")
-def theirs(x, format):
-    o = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
-    scaled[(triton.cdiv(x.numel(), 256),)](x, o, {scale}, x.numel(), 256)
-    return o
-"""
-CVT, DIV = "cvt.rn.satfinite.e4m3x2.f32 (PTX 9.1)", "div.full.f32 (PTX 9.1)"
-
-
-def _scaled(path: Path, by: str, scale: float) -> Judged:
-    """A cast of the user's that multiplies or divides before it, on the edges, judged."""
-    path.write_text(SCALED_WRAPPER.format(by=by, scale=scale))
-    device = discovery.emulated("sm_90")
-    try:
-        (theirs,) = device.describe(str(path))
-        return run_cell(Planned(theirs, CLAIM, "edges", device), case_named("edges").make(CLAIM))
-    finally:
-        device.close()
-
-
-def test_the_models_that_a_launch_used_are_in_its_row(tmp_path: Path) -> None:
-    """A wrong product is the kernel's; a quotient may be wrong by the model's choice of an answer."""
-    product, quotient = _scaled(tmp_path / "theirs.py", "*", 1.25), _scaled(tmp_path / "theirs.py", "/", 1.25)
-    assert (product.row.result, product.row.models) == ("failed", {CVT: False})
-    assert (quotient.row.result, quotient.row.models) == ("disputed", {CVT: False, DIV: True})
-    assert f"emulated with models: {DIV}, {CVT}" in quotient.message
-    assert Row.from_json(quotient.row.to_json()) == quotient.row
 
 
 def _outcome(target: str, name: str, claim: Claim = CLAIM) -> Outcome:
@@ -90,12 +50,25 @@ def _outcome(target: str, name: str, claim: Claim = CLAIM) -> Outcome:
         device.close()
 
 
-@pytest.mark.parametrize("target", EMULATED)
+@pytest.mark.parametrize("target", ["sm_120", "gfx1100"])
 def test_a_compiled_soft_cast_is_executed_and_right(target: str) -> None:
+    """From the device to the verdict; test_native_facts.py runs the same cast on every target, in one process."""
     outcome = _outcome(target, "triton_soft_ocp_saturate")
     assert outcome.kind == "returned", outcome.reason
     verdict = judge(CLAIM, case_named("edges").make(CLAIM), outcome.outputs, outcome.malformed)
     assert verdict.result == "passed"
+
+
+def _theirs(folder: Path, target: str, text: str) -> Outcome:
+    """What came of running the one kernel of somebody's file on the edges of a claim."""
+    path = folder / "theirs.py"
+    path.write_text(text)
+    device = discovery.emulated(target)
+    try:
+        (theirs,) = device.describe(str(path))
+        return device.run(theirs, CLAIM, case_named("edges").make(CLAIM))
+    finally:
+        device.close()
 
 
 def test_a_wrong_claim_about_compiled_code_is_found() -> None:
@@ -106,41 +79,18 @@ def test_a_wrong_claim_about_compiled_code_is_found() -> None:
     assert verdict.result == "failed"
 
 
-HALF = Claim.parse("cast/ocp_saturate/float16/float8_e4m3fn")
-
-
-def test_triton_3_9_rounds_float16_before_it_saturates_on_amd() -> None:
-    """Between 464 and 480 its software conversion gives NaN, where saturation gives 448."""
-    outcome = _outcome("gfx942", "triton_native_ocp", HALF)
-    verdict = judge(HALF, case_named("edges").make(HALF), outcome.outputs, outcome.malformed)
-    assert verdict.result == "failed"
-
-
 @pytest.mark.parametrize("target", ["gfx942"])
 def test_a_store_out_of_bounds_names_kernel_line_and_address(tmp_path: Path, target: str) -> None:
-    path = tmp_path / "theirs.py"
-    path.write_text(OWNERS_WRAPPER.replace(".to(tl.uint8), i < n)", ".to(tl.uint8))"))
-    device = discovery.emulated(target)
-    try:
-        (theirs,) = device.describe(str(path))
-        outcome = device.run(theirs, CLAIM, case_named("edges").make(CLAIM))
-    finally:
-        device.close()
+    beyond = OWNERS_WRAPPER.replace(".to(tl.uint8), i < n)", ".to(tl.uint8))")
+    outcome = _theirs(tmp_path, target, beyond)
     assert outcome.kind == "raised"
-    assert "KernelError: copy at theirs.py:9" in outcome.reason
+    assert "KernelError: copy at theirs.py:11" in outcome.reason
     assert "out of bounds: store of" in outcome.reason
     assert "of argument 'o'" in outcome.reason
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 def test_an_autotuned_launch_of_somebody_else_is_executed(tmp_path: Path, target: str) -> None:
-    path = tmp_path / "theirs.py"
-    path.write_text(OWNERS_WRAPPER)
-    device = discovery.emulated(target)
-    try:
-        (theirs,) = device.describe(str(path))
-        outcome = device.run(theirs, CLAIM, case_named("edges").make(CLAIM))
-    finally:
-        device.close()
+    outcome = _theirs(tmp_path, target, OWNERS_WRAPPER)
     assert outcome.kind == "returned", outcome.reason
     assert outcome.malformed == ()

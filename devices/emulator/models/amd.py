@@ -137,28 +137,45 @@ def _scaled_pk8(layout: Layout, *operands: Bits, scale: Bits, ovfl: bool) -> tup
     return low, high
 
 
-def _scaled_fp4(kind: str, *operands: Bits, scale: Bits, old: Bits, place: int) -> Answers:
+def _one_fp4(scale: Bits, bits: Bits) -> Answers:
     """FP4 has neither infinity nor NaN: all overflows saturate. What becomes of a NaN is not said."""
+    first = r.narrowed(bits, r.E2M1, scale=_power(scale))
+    lost = r.is_nan(bits) | _no_scale(scale)
+    first = np.where(lost, np.uint32(7) | ((bits >> np.uint32(31)) << np.uint32(3)), first)
+    return Answers(first, tuple(np.where(lost, np.uint32(code), first) for code in (0x0, 0x7, 0xF)))
 
-    def one(bits: Bits) -> Answers:
-        first = r.narrowed(bits, r.E2M1, scale=_power(scale))
-        lost = r.is_nan(bits) | _no_scale(scale)
-        first = np.where(lost, np.uint32(7) | ((bits >> np.uint32(31)) << np.uint32(3)), first)
-        return Answers(first, tuple(np.where(lost, np.uint32(code), first) for code in (0x0, 0x7, 0xF)))
 
-    return inserted(old, packed([one(each) for each in _two(kind, operands)], 4), 8, place)
+def _scaled_fp4(kind: str, *operands: Bits, scale: Bits, old: Bits, place: int) -> Answers:
+    return inserted(old, packed([_one_fp4(scale, each) for each in _two(kind, operands)], 4), 8, place)
+
+
+def _scaled_fp4_pk8(*operands: Bits, scale: Bits) -> tuple[Answers]:
+    """Every combination of eight open answers is too many: all NaN of a lane become the same code."""
+    codes = [_one_fp4(scale, each) for each in operands]
+    choices = zip(*((code.first, *code.others) for code in codes), strict=True)
+    first, *others = (packed([Answers(each) for each in choice], 4).first for choice in choices)
+    return (Answers(first, tuple(others)),)
+
+
+def _back(layout: Layout, out: Layout, code: Bits, scale: Bits) -> Answers:
+    """One code times the power of two of a binary32 scale."""
+    value = r.narrowed(r.widened(code, layout), out, "rn", out.special, out.special, -_power(scale))
+    return Answers(np.where(_no_scale(scale), np.uint32(out.nan or 0), value))
 
 
 def _scaled_back(layout: Layout, to: str, a: Bits, scale: Bits, place: int) -> tuple[Answers, Answers]:
     """Two codes times the power of two: a pair of binary32, or of 16-bit values, lower first."""
-    width, out = 1 + layout.exponent + layout.mantissa, SOURCES[to]
+    width = 1 + layout.exponent + layout.mantissa
+    low, high = ((a >> np.uint32(width * (2 * place + i))) & np.uint32((1 << width) - 1) for i in (0, 1))
+    return _back(layout, SOURCES[to], low, scale), _back(layout, SOURCES[to], high, scale)
 
-    def one(index: int) -> Answers:
-        code = (a >> np.uint32(width * (2 * place + index))) & np.uint32((1 << width) - 1)
-        value = r.narrowed(r.widened(code, layout), out, "rn", out.special, out.special, -_power(scale))
-        return Answers(np.where(_no_scale(scale), np.uint32(out.nan or 0), value))
 
-    return one(0), one(1)
+def _scaled_back8(layout: Layout, to: str, *words: Bits, scale: int) -> tuple[Answers, ...]:
+    """Eight codes times 2^(scale - 127), the lowest first."""
+    width = 1 + layout.exponent + layout.mantissa
+    by = np.array([scale << 23], np.uint32)
+    places = [(word, np.uint32(place)) for word in words for place in range(0, 32, width)]
+    return tuple(_back(layout, SOURCES[to], word >> place & np.uint32((1 << width) - 1), by) for word, place in places)
 
 
 def _of_family(family: str) -> list[Model]:
@@ -207,17 +224,32 @@ def _of_family(family: str) -> list[Model]:
 
 def _scaled_by_eight() -> list[Model]:
     """gfx1250 has no public ISA: the names are LLVM's, the words those of gfx950's conversions of two."""
-    return [
-        Model(
-            f"v_cvt_scalef32_pk8_{name}_f32",
-            (*["f32"] * 8, "scale", "ovfl"),
-            "b32, b32",
-            f"CDNA4, VOP3A: V_CVT_SCALEF32_PK_{name.upper()}_F32 (gfx1250 has no public ISA); {SCALE}; two answers",
-            partial(_scaled_pk8, layout),
-            f"everything, strictly; {OF_INFINITY}; {OF_SCALE}",
+    words = "CDNA4, VOP3A: {} (gfx1250 has no public ISA); {}; "
+    models = []
+    for name, layout in (*FAMILIES["gfx1250"].items(), ("fp4", r.E2M1)):
+        fp4, pair = name == "fp4", f"V_CVT_SCALEF32_PK_{name.upper()}_F32"
+        models.append(
+            Model(
+                f"v_cvt_scalef32_pk8_{name}_f32",
+                (*["f32"] * 8, "scale") if fp4 else (*["f32"] * 8, "scale", "ovfl"),
+                "b32" if fp4 else "b32, b32",
+                f"{words.format(pair, SCALE)}a tuple of answers",
+                _scaled_fp4_pk8 if fp4 else partial(_scaled_pk8, layout),
+                f"everything, strictly; {'a NaN' if fp4 else OF_INFINITY}; {OF_SCALE}",
+            )
         )
-        for name, layout in FAMILIES["gfx1250"].items()
-    ]
+        models += [
+            Model(
+                f"v_cvt_scale_pk8_{kind}_{name}",
+                ("b32", "scale") if fp4 else ("b32", "b32", "scale"),
+                ", ".join([kind] * 8),
+                f"{words.format(f'V_CVT_SCALEF32_PK_{kind.upper()}_{name.upper()}', BACK)}eight answers",
+                partial(_scaled_back8, layout, kind),
+                "everything, strictly; which NaN",
+            )
+            for kind in SOURCES
+        ]
+    return models
 
 
 def _scaled() -> list[Model]:

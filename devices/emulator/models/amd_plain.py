@@ -157,3 +157,56 @@ PLAIN: tuple[Model, ...] = (
         for name, function in _APPROXIMATE.items()
     ),
 )
+
+
+def _written_out(function: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]], ulp: int, bits: Bits) -> Band:
+    with np.errstate(all="ignore"):
+        return within_ulp(function(reals(bits)), ulp)
+
+
+_WORDS = "LLVM AMDGPU backend, written out around {}; the LangRef states no accuracy: OpenCL C's bound is taken, {} ulp"
+#: functions of LLVM that the code generator writes out in several instructions, subnormals kept
+WRITTEN_OUT: dict[str, Model] = {
+    name: Model(
+        f"llvm.{name}.f32",
+        ("f32",),
+        "f32",
+        _WORDS.format(by, ulp),
+        partial(_written_out, function, ulp),
+        "the last bits: first is correctly rounded",
+    )
+    for name, function, by, ulp in (
+        ("exp2", np.exp2, "v_exp_f32", 1),
+        ("log2", np.log2, "v_log_f32", 1),
+        ("exp", np.exp, "v_exp_f32", 3),
+        ("exp10", lambda x: np.power(10.0, x), "v_exp_f32", 3),
+        ("log", np.log, "v_log_f32", 3),
+        ("log10", np.log10, "v_log_f32", 3),
+    )
+}
+
+
+def _half_reciprocal(a: Bits) -> Answers:
+    x = a.astype(np.uint16).view(np.float16).astype(np.float64)
+    with np.errstate(all="ignore"):
+        true = np.float64(1.0) / x
+        first = true.astype(np.float16)
+        other = np.nextafter(first, np.where(true > first, np.float16(np.inf), np.float16(-np.inf)))
+        ends = [
+            np.where(np.isinf(each), np.copysign(65536.0, true), each.astype(np.float64)) for each in (first, other)
+        ]
+        gap = np.abs(ends[1] - ends[0])
+        near = np.isfinite(true) & (true != 0) & (np.abs(ends[1] - true) <= 0.51 * gap)
+    codes, others = (each.view(np.uint16).astype(np.uint32) for each in (first, other))
+    codes = np.where(np.isnan(x), a | np.uint32(0x200), codes)
+    return Answers(codes, (np.where(near, others, codes),))
+
+
+HALF_RECIPROCAL = Model(
+    "v_rcp_f16",
+    ("f16",),
+    "f16",
+    "CDNA3, VOP1: V_RCP_F16, 0.51 ulp accuracy; zeros and infinities as IEEE 754",
+    _half_reciprocal,
+    "the last bit near the middle of two numbers: first is correctly rounded",
+)

@@ -38,6 +38,15 @@ class Answers:
             allowed = allowed | (codes == other)
         return allowed
 
+    def end(self, high: bool) -> Bits:
+        """The answer that is smallest or largest as a pattern; of packed elements, each one's."""
+        ends: Bits = (np.maximum if high else np.minimum).reduce([self.first, *self.others])
+        return ends
+
+    def pick(self, random: npt.NDArray[np.uint64]) -> Bits:
+        """The answer that 64 random bits in each lane point at."""
+        return np.choose((random % np.uint64(1 + len(self.others))).astype(np.intp), [self.first, *self.others])
+
 
 @dataclass(frozen=True)
 class Band:
@@ -56,6 +65,16 @@ class Band:
         inside = (_key(self.low) <= _key(codes)) & (_key(codes) <= _key(self.high))
         return np.where(_is_nan(self.first), _is_nan(codes), inside & ~_is_nan(codes))
 
+    def end(self, high: bool) -> Bits:
+        """The smallest or largest value, ``first`` where NaN is the only answer."""
+        return np.where(_is_nan(self.first), self.first, self.high if high else self.low)
+
+    def pick(self, random: npt.NDArray[np.uint64]) -> Bits:
+        """The value that 64 random bits in each lane point at, evenly over the patterns from ``low`` to ``high``."""
+        low, high = _key(self.low), _key(self.high)
+        place = low + (random % (high - low + 1).astype(np.uint64)).astype(np.int64)
+        return np.where(self.open() & ~_is_nan(self.first), _pattern(place), self.first)
+
 
 @dataclass(frozen=True)
 class Model:
@@ -70,7 +89,7 @@ class Model:
     inputs: tuple[str, ...]
     output: str
     clause: str
-    run: Callable[..., Answers | Band | tuple[Answers, Answers]]
+    run: Callable[..., Answers | Band | tuple[Answers, ...]]
     open: str = ""
 
     @property
@@ -97,6 +116,11 @@ def _key(bits: Bits) -> npt.NDArray[np.int64]:
     """A number that orders binary32 patterns as their values."""
     magnitude = (bits & np.uint32(0x7FFFFFFF)).astype(np.int64)
     return np.where(bits >> np.uint32(31) == 1, -1 - magnitude, magnitude)
+
+
+def _pattern(key: npt.NDArray[np.int64]) -> Bits:
+    """The binary32 pattern of a ``_key``."""
+    return np.where(key < 0, -1 - key | 0x80000000, key).astype(np.uint32)
 
 
 def _is_nan(bits: Bits) -> Mask:

@@ -60,8 +60,8 @@ def within_absolute(true: Reals, error: Reals) -> Band:
 
 
 def _band(first: Bits, true: Reals, error: Reals) -> Band:
-    """Zero, infinity and NaN are results of their own: they have no error."""
-    exact = ~np.isfinite(true) | (true == 0)
+    """Infinity and NaN are results of their own: they have no error. Nor has a zero, unless the error is absolute."""
+    exact = ~np.isfinite(true) | (error == 0)
     with np.errstate(invalid="ignore"):
         low, high = _directed(true - error, -1), _directed(true + error, 1)
     value = reals(first)
@@ -71,9 +71,9 @@ def _band(first: Bits, true: Reals, error: Reals) -> Band:
 
 
 def _directed(x: Reals, toward: int) -> Bits:
-    """The binary32 just inside: upward for a lower end, downward for an upper end."""
+    """The binary32 just inside: upward for a lower end, downward for an upper end. Infinity stands for 2^128."""
     bits = nearest(x)
-    value = reals(bits)
+    value = np.clip(reals(bits), -(2.0**128), 2.0**128)
     outside = (value < x) if toward < 0 else (value > x)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         inner = np.nextafter(bits.view(np.float32), np.float32(-toward * np.inf)).view(np.uint32)

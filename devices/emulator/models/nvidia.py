@@ -259,7 +259,18 @@ def _widening() -> list[Model]:
     def run(layout: Layout, code: Bits) -> Answers:
         return Answers(r.widened(code, layout))
 
-    return [Model(f"cvt.f32.{n}", (n,), "f32", f"{CVT}: exact", partial(run, f), NAN) for n, f in WIDE.items()]
+    words = f"{CVT}: no rounding is written"
+    return [
+        *(Model(f"cvt.f32.{n}", (n,), "f32", f"{CVT}: exact", partial(run, f), NAN) for n, f in WIDE.items()),
+        Model("cvt.bf16.f16", ("f16",), "bf16", words, _unrounded, f"what is inexact: first to nearest even; {NAN}"),
+    ]
+
+
+def _unrounded(code: Bits) -> Answers:
+    """float16 to bfloat16, ptxas takes it without a rounding. Exact for the 8-bit formats that Triton converts so."""
+    wide = r.widened(code, r.F16)
+    nearest, cut = (r.narrowed(wide, r.BF16, how, r.BF16.special, r.BF16.special) for how in ("rn", "rz"))
+    return Answers(nearest, (cut,))
 
 
 def _ue8m0() -> list[Model]:

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from narrowgauge.devices.emulator.models import rounding as r
-from narrowgauge.devices.emulator.models.answers import Band, Bits, Model
+from narrowgauge.devices.emulator.models.answers import Band, Bits, Mask, Model
 from narrowgauge.devices.emulator.models.bands import (
     NAN,
     Reals,
@@ -21,6 +21,8 @@ from narrowgauge.devices.emulator.models.bands import (
     within_relative,
     within_ulp,
 )
+
+ONE = np.uint32(0x3F800000)
 
 
 def _quiet(function: Callable[..., Reals], *values: Reals) -> Reals:
@@ -59,12 +61,20 @@ def rsqrt(a: Bits) -> Band:
     return within_relative(_quiet(lambda x: 1 / np.sqrt(x), reals(a)), 2.0**-22.4)
 
 
+def _exactly(band: Band, where: Mask, code: Bits | np.uint32) -> Band:
+    """The band with one answer in some lanes: a row of the table of results."""
+    ends = (np.where(where, code, end).astype(np.uint32) for end in (band.first, band.low, band.high))
+    return Band(*ends)
+
+
 def ex2(a: Bits) -> Band:
     """Zero gives exactly one."""
-    band = within_ulp(_quiet(np.exp2, reals(a)), 2)
-    one, zero = np.uint32(0x3F800000), (a & r.MAGNITUDE) == 0
-    ends = (np.where(zero, one, end).astype(np.uint32) for end in (band.first, band.low, band.high))
-    return Band(*ends)
+    return _exactly(within_ulp(_quiet(np.exp2, reals(a)), 2), _is_zero(a), ONE)
+
+
+def _is_zero(a: Bits) -> Mask:
+    zero: Mask = (a & r.MAGNITUDE) == 0
+    return zero
 
 
 def lg2(a: Bits) -> Band:
@@ -76,21 +86,33 @@ def lg2(a: Bits) -> Band:
 
 
 def wave(function: Callable[..., Reals], a: Bits) -> Band:
-    """sin and cos: absolute error 2^-20.5 for |a| <= 2 pi, 2^-14.7 for |a| <= 100 pi; beyond, all of [-1, 1]."""
+    """Absolute error 2^-20.5 for |a| <= 2 pi, 2^-14.7 for |a| <= 100 pi; beyond, all of [-1, 1] and more."""
     value = reals(a)
     size = np.abs(value)
     error = np.where(size <= 2 * np.pi, 2.0**-20.5, np.where(size <= 100 * np.pi, 2.0**-14.7, 2.0))
     return within_absolute(_quiet(function, value), error)
 
 
+def sin(a: Bits) -> Band:
+    """Zero gives zero with its sign."""
+    return _exactly(wave(np.sin, a), _is_zero(a), a)
+
+
+def cos(a: Bits) -> Band:
+    """Zero gives exactly one."""
+    return _exactly(wave(np.cos, a), _is_zero(a), ONE)
+
+
 def tanh(a: Bits) -> Band:
-    return within_relative(_quiet(np.tanh, reals(a)), 2.0**-11)
+    """An infinity gives exactly one with its sign; a subnormal is passed through."""
+    band = _exactly(within_relative(_quiet(np.tanh, reals(a)), 2.0**-11), r.is_infinite(a), a & r.SIGN | ONE)
+    return _exactly(band, (a & r.INFINITE) == 0, a)
 
 
 _OF = "PTX ISA 9.1, floating-point instructions, "
 _LAST = "the last bits: first is correctly rounded"
 
-_WAVE = "absolute error 2^-20.5 within 2 pi, 2^-14.7 within 100 pi, none stated beyond"
+_WAVE = "absolute error 2^-20.5 within 2 pi, 2^-14.7 within 100 pi, no guarantee beyond"
 
 
 def _both(name: str, inputs: tuple[str, ...], words: str, run: Callable[..., Band], free: str = _LAST) -> list[Model]:
@@ -124,7 +146,14 @@ APPROXIMATIONS: tuple[Model, ...] = (
         ex2,
     ),
     *_both("lg2.approx", ("f32",), "lg2: absolute error 2^-22 in (0.5, 2), relative error 2^-22 outside", lg2),
-    *_both("sin.approx", ("f32",), f"sin: {_WAVE}", partial(wave, np.sin)),
-    *_both("cos.approx", ("f32",), f"cos: {_WAVE}", partial(wave, np.cos)),
-    Model("tanh.approx.f32", ("f32",), "f32", f"{_OF}tanh: relative error at most 2^-11", tanh, _LAST),
+    *_both("sin.approx", ("f32",), f"sin: {_WAVE}; zero gives zero with its sign", sin),
+    *_both("cos.approx", ("f32",), f"cos: {_WAVE}; zero gives 1", cos),
+    Model(
+        "tanh.approx.f32",
+        ("f32",),
+        "f32",
+        f"{_OF}tanh: relative error at most 2^-11; infinity gives 1, subnormals are passed through",
+        tanh,
+        _LAST,
+    ),
 )

@@ -6,7 +6,9 @@ that an operation makes is the canonical one. Approximations are nvidia_approx.p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,25 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     return canonical(exact.astype(a.dtype))
 
 
+def fma64(a: Array, b: Array, c: Array) -> Array:
+    """``a * b + c`` of float64, rounded once: by fractions, one at a time."""
+    plain: Array = a * b + c
+    rounded = np.frompyfunc(_fma64, 4, 1)(a, b, c, plain)
+    return np.asarray(rounded, np.float64)
+
+
+def _fma64(a: float, b: float, c: float, plain: float) -> float:
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return plain
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return plain  # no rounding took place, and the sign is that of IEEE
+    try:
+        return exact.numerator / exact.denominator  # Python rounds this once, subnormals too
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
 def _sum_to_odd(x: Array, y: Array) -> Array:
     """``x + y`` of float64 [n]: exact, or that neighbour of the exact sum whose last bit is 1."""
     total = x + y
@@ -56,6 +77,57 @@ def _sum_to_odd(x: Array, y: Array) -> Array:
         return total
     away = (error > 0) == (total > 0)
     return np.where(adjust, bits + np.where(away, 1, -1), bits).view(np.float64)
+
+
+def directed(exact: Array, how: str) -> Array:
+    """float64 to float32 toward zero (rz), down (rm) or up (rp). ``exact`` may have been rounded to odd before."""
+    nearest = exact.astype(np.float32)
+    back = nearest.astype(np.float64)
+    over = {"rz": np.abs(back) > np.abs(exact), "rm": back > exact, "rp": back < exact}[how]
+    toward = {"rz": np.float32(0), "rm": np.float32(-np.inf), "rp": np.float32(np.inf)}[how]
+    found: Array = np.where(over, np.nextafter(nearest, toward), nearest)
+    return canonical(_signed_zero(found, exact))
+
+
+def _signed_zero(found: Array, exact: Array) -> Array:
+    """A result that became 0 keeps the sign of what it was."""
+    zero = np.where(np.signbit(exact), np.float32(-0.0), np.float32(0))
+    return np.where((found == 0) & (exact != 0), zero, found)
+
+
+def fma_directed(how: str) -> Callable[[Array, Array, Array], Array]:
+    """``a * b + c`` of float32."""
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        product = a.astype(np.float64) * b.astype(np.float64)
+        return _sum_directed(product, c.astype(np.float64), how)
+
+    return compute
+
+
+def saturate(x: Array) -> Array:
+    """.sat: clamped to [0, 1]; NaN and -0 are +0."""
+    found: Array = np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+    return found
+
+
+def sum_directed(how: str) -> Callable[[Array, Array], Array]:
+    """``a + b`` of float32. An exact sum of zero is -0 when rounding down (IEEE 754, 6.3), unless both are +0."""
+
+    return lambda a, b: _sum_directed(a.astype(np.float64), b.astype(np.float64), how)
+
+
+def _sum_directed(x: Array, y: Array, how: str) -> Array:
+    exact = _sum_to_odd(x, y)
+    found = directed(exact, how)
+    if how == "rm":
+        found = np.where((exact == 0) & (np.signbit(x) | np.signbit(y)), np.float32(-0.0), found)
+    return found
+
+
+def product_directed(how: str) -> Callable[[Array, Array], Array]:
+    """``a * b`` of float32."""
+    return lambda a, b: directed(a.astype(np.float64) * b.astype(np.float64), how)
 
 
 def minimum(a: Array, b: Array) -> Array:
