@@ -144,6 +144,7 @@ def _hull(corners: list[Coded]) -> Interval:
     fmt = format_named(corners[0].format)
     stack = np.stack([c.codes for c in corners])
     value = np.stack([decode_values(c) for c in corners])
+    value[(value == 0) & np.signbit(value)] = -(2.0**-1074)  # -0 is below 0: where both are corners, either will do
     pick_low, pick_high = np.argmin(value, axis=0)[None], np.argmax(value, axis=0)[None]  # both find a NaN first
     low = np.take_along_axis(stack, pick_low, 0)[0].astype(fmt.storage)
     high = np.take_along_axis(stack, pick_high, 0)[0].astype(fmt.storage)
