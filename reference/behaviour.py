@@ -39,6 +39,7 @@ class Behaviour:
 
     received: tuple[Callable[[Coded], Coded], ...] = ()  #: each changes what comes in
     reads: bool = False  #: codes become values, and not values codes
+    layouts: tuple[tuple[str, str], ...] = ()  #: name of a buffer, and its packing
     first: str = ""  #: the operation whose result is quantized
 
     def run(self, x: Coded) -> Buffers:
@@ -75,13 +76,15 @@ def behaviour_of(claim: Claim) -> Behaviour:
         return Behaviour(claim.source, claim.format, policies.resolve(contract.policy, claim.format))
     if isinstance(contract, Observe):
         raise BadInput(f"{claim}: an observation promises nothing; there is nothing to expect")
-    recipe = recipes.resolve(contract.recipe)
+    recipe, packed = recipes.resolve(contract.recipe), tuple(claim.layouts.items())
     if isinstance(contract, Dequantize):
         recipe.destination(claim.source)
-        return Behaviour(claim.source, claim.format, policies.resolve("ieee", claim.format), recipe, reads=True)
+        return Behaviour(
+            claim.source, claim.format, policies.resolve("ieee", claim.format), recipe, reads=True, layouts=packed
+        )
     policy = policies.resolve(recipe.destination(claim.format).cast, claim.format)
     first = contract.first if isinstance(contract, Then) else ""
-    return Behaviour(claim.source, claim.format, policy, recipe, first=first)
+    return Behaviour(claim.source, claim.format, policy, recipe, first=first, layouts=packed)
 
 
 def resolved(claim: Claim) -> Claim:
