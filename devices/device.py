@@ -22,6 +22,7 @@ from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.outcome import CHOICES, Choice, How, Outcome
 from narrowgauge.contracts.serial import plugged_from_json
+from narrowgauge.contracts.views import View
 from narrowgauge.devices.wire import Arena, receive, send
 
 #: The folder that holds this very narrowgauge. The child looks there last, so that no folder beside it (a checkout has
@@ -147,13 +148,21 @@ class Device:
         return facts
 
     def run(
-        self, plugged: Plugged, claim: Claim, x: Coded, timeout: float = RUN, choice: Choice = CHOICES[0]
+        self,
+        plugged: Plugged,
+        claim: Claim,
+        x: Coded,
+        timeout: float = RUN,
+        choice: Choice = CHOICES[0],
+        view: View = "contiguous",
     ) -> Outcome:
         """Run a kernel once (twice inside, with two fill patterns of fresh memory) on a copy of ``x``.
 
+        ``view``: how the copy lies in memory.
+
         ``choice``: which answer an emulated device takes where an instruction's words allow several.
         """
-        return self._outcome(plugged, claim, {"verb": "run", "choice": choice}, {"x": x}, timeout)
+        return self._outcome(plugged, claim, {"verb": "run", "choice": choice, "view": view}, {"x": x}, timeout)
 
     def run_range(self, plugged: Plugged, claim: Claim, first: int, count: int, timeout: float = RUN) -> Outcome:
         """Run a kernel once on so many consecutive patterns of the claim's source, which the child makes itself."""

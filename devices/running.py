@@ -17,19 +17,21 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
 from narrowgauge.contracts.outcome import NotExecuted
+from narrowgauge.contracts.views import View
 from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.loading import Loaded
+from narrowgauge.devices.placing import Placed, placed
 
 FILLS = (0xA5, 0x5A)
 Answer = tuple[dict[str, Any], dict[str, Coded]]
 Called = tuple[dict[str, Coded], list[str]]
 
 
-def run(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str]) -> Answer:
+def run(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], view: View = "contiguous") -> Answer:
     """Outputs as codes, and what is wrong with their form. Raises what the kernel raises."""
 
     def call(fill: int) -> Called:
-        return _call(loaded, Coded(x.format, x.data.copy()), format_name, outputs, fill)
+        return _call(loaded, placed(x, view), format_name, outputs, fill)
 
     first, wrong = call(FILLS[0])
     if wrong:
@@ -55,14 +57,14 @@ class Range:
             self._from_zero = np.arange(count, dtype=storage)
             self._patterns = np.empty_like(self._from_zero)
         np.add(self._from_zero, storage.type(first), out=self._patterns)
-        x = Coded(request["source"], self._patterns)
+        x = Placed(Coded(request["source"], self._patterns), self._patterns)
         # The fills alternate, so that what was never written does not hold the answer of the block before.
         outputs, wrong = _call(loaded, x, request["format"], request["outputs"], FILLS[first // count % 2])
         return {"kind": "returned", "malformed": wrong}, outputs
 
 
-def _call(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
-    """Call a kernel on a tensor that it may write to: outputs, and what is wrong with their form."""
+def _call(loaded: Loaded, x: Placed, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
+    """Call a kernel on a tensor: outputs, and what is wrong with their form or was done to the input."""
     call = _call_numpy if loaded.plugged.kernel.backend == "numpy" else _call_torch
     return call(loaded, x, format_name, outputs, fill)
 
@@ -122,15 +124,15 @@ def _source(loaded: Loaded, x: Coded) -> dict[str, str]:
 # --- torch -----------------------------------------------------------------------------------------------------------
 
 
-def _call_torch(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
+def _call_torch(loaded: Loaded, x: Placed, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
     torch = _import_torch()
-    tensor = torch.from_numpy(x.data)
-    if hasattr(torch, x.format) and format_named(x.format).family != "integer":
-        tensor = tensor.view(getattr(torch, x.format))  # other formats travel as plain codes
-    tensor = tensor.to(torch_device())
+    memory, name = torch.from_numpy(x.memory), x.x.format
+    if hasattr(torch, name) and format_named(name).family != "integer":
+        memory = memory.view(getattr(torch, name))  # other formats travel as plain codes
+    memory = memory.to(torch_device())
     with fresh_memory.filled(fill):
-        returned = loaded.function(tensor, format_name, **_source(loaded, x))
-        if tensor.is_cuda:
+        returned = loaded.function(x.tensor(memory), format_name, **_source(loaded, x.x))
+        if memory.is_cuda:
             torch.cuda.synchronize()
     named, wrong = _named(returned, outputs)
     buffers = {}
@@ -143,6 +145,9 @@ def _call_torch(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str
             wrong.append(f"{name} {codes}")
         else:
             buffers[name] = codes
+    if x.watched:
+        after = _from_torch(torch, x.tensor(memory), x.x.format)
+        wrong += x.changes(after.data) if isinstance(after, Coded) else []
     return buffers, wrong
 
 
@@ -184,11 +189,10 @@ def as_bits(data: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
 # --- numpy -----------------------------------------------------------------------------------------------------------
 
 
-def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
-    array = x.data.view(_numpy_type(x.format))
-
+def _call_numpy(loaded: Loaded, x: Placed, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
+    array = x.array(x.memory.view(_numpy_type(x.x.format)))
     with fresh_memory.filled(fill), np.errstate(all="ignore"):
-        returned = loaded.function(array, format_name, **_source(loaded, x))
+        returned = loaded.function(array, format_name, **_source(loaded, x.x))
     named, wrong = _named(returned, outputs)
     buffers = {}
     for name, value in named.items():
@@ -196,7 +200,7 @@ def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str
         value = np.asarray(value)
         typed = value.dtype.kind not in "iu" and value.dtype == _numpy_type(fmt.name)  # integers are codes
         buffers[name] = Coded(fmt.name, np.array(value.view(fmt.storage) if typed else as_bits(value, fmt)))
-    return buffers, wrong
+    return buffers, wrong + (x.changes(x.array(x.memory)) if x.watched else [])
 
 
 def _numpy_type(format_name: str) -> np.dtype[Any]:

@@ -35,7 +35,9 @@ def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: 
     """Run a kernel on ``x`` and judge what comes back, against the reference or against ``want``."""
     if planned.hindrance:
         return not_run(planned, planned.hindrance)
-    outcome = planned.device.run(planned.plugged, resolved(planned.claim), x, timeout)
+    outcome = planned.device.run(planned.plugged, resolved(planned.claim), x, timeout, view=planned.view)
+    if outcome.kind == "raised" and planned.view != "contiguous":  # to refuse strides is no wrong answer
+        return not_run(planned, f"it refuses a matrix that is not contiguous ({planned.view}): {outcome.reason}")
     if outcome.kind == "not_executed":
         return Judged(_row(planned, outcome, result="not_executed", reason=outcome.reason))
     if outcome.kind != "returned":
@@ -46,7 +48,9 @@ def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: 
 
     def again() -> dict[str, dict[str, Coded]]:
         """Outputs under other answers of the models."""
-        others = {c: planned.device.run(planned.plugged, planned.claim, x, timeout, c) for c in CHOICES[1:]}
+        others = {
+            c: planned.device.run(planned.plugged, planned.claim, x, timeout, c, planned.view) for c in CHOICES[1:]
+        }
         return {c: other.outputs for c, other in others.items() if other.kind == "returned" and not other.malformed}
 
     verdict = judge(planned.claim, x, outcome.outputs, outcome.malformed, want, outcome.models, again)
@@ -67,7 +71,7 @@ def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome,
     script = ""
     if not isinstance(planned.claim.contract, Observe):
         rightly = want or expected(planned.claim, x)
-        script = standalone(planned.plugged, planned.claim, planned.device.target, x, rightly, verdict)
+        script = standalone(planned.plugged, planned.claim, planned.device.target, x, rightly, verdict, planned.view)
     message = failure_message(verdict, planned.subject, script)
     return Judged(row, message, script, x, outcome.outputs)
 

@@ -14,6 +14,8 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Verdict
+from narrowgauge.contracts.views import View, place
+from narrowgauge.devices.placing import around
 from narrowgauge.reference.behaviour import recipe_of, resolved
 from narrowgauge.reference.expected import Expected
 
@@ -21,13 +23,15 @@ from narrowgauge.reference.expected import Expected
 ELEMENTS, LARGEST_MATRIX = 4, 1024
 
 
-def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expected, verdict: Verdict) -> str:
+def standalone(
+    plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expected, verdict: Verdict, view: View
+) -> str:
     """The script, or "" where there is no mismatch to show or what shows it is too large to print."""
     if not verdict.mismatches:
         return ""
     indices = list(dict.fromkeys(m.index for m in verdict.mismatches))
     recipe = recipe_of(claim)
-    if recipe is not None and not recipe.by_rows:  # rows share a scale: all of them, or none
+    if view != "contiguous" or (recipe is not None and not recipe.by_rows):  # of rows that belong together, all or none
         part, expected = x.data, {name: want[name].low.data for name in want}
     elif x.data.ndim == 2:
         rows = np.array([indices[0][0]])
@@ -42,6 +46,7 @@ def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expe
         lines.append('import os; os.environ["TRITON_INTERPRET"] = "1"')
     lines += _imports(plugged)
     lines += _input(plugged, claim.source, part)
+    lines += _place(plugged, claim.source, part, view) if view != "contiguous" else []
     lines += _call(plugged, claim)
     lines += [_print(plugged, name, expected[name], resolved(claim).outputs[name]) for name in expected]
     return "\n".join(lines)
@@ -80,6 +85,21 @@ def _input(plugged: Plugged, source: str, part: npt.NDArray[Any]) -> list[str]:
         return [*lines, f"x = bits.view({kind})"]
     place = '.to("cuda" if torch.cuda.is_available() else "cpu")'
     return [*lines, f"x = torch.from_numpy(bits).view(torch.{source}){place}"]
+
+
+def _place(plugged: Plugged, source: str, part: npt.NDArray[Any], view: View) -> list[str]:
+    """The same numbers as a view of other memory: see devices/placing."""
+    at, fmt, shape = place(view, *part.shape), format_named(source), list(part.shape)
+    width = fmt.storage.itemsize
+    numpy = f"np.lib.stride_tricks.as_strided(memory[{at.offset}:], {shape}, {[width * s for s in at.strides]})"
+    filled = f"np.resize(np.array({list(around(fmt))}, bits.dtype), {at.size})"
+    lines = [f"memory = {filled if at.filled else f'np.zeros({at.size}, bits.dtype)'}", f"{numpy}[...] = bits"]
+    if plugged.kernel.backend == "numpy":
+        return [*lines, f"x = {numpy}.view(x.dtype)"]
+    return [
+        *lines,
+        f"x = torch.from_numpy(memory).view(x.dtype).to(x.device).as_strided({shape}, {list(at.strides)}, {at.offset})",
+    ]
 
 
 def _call(plugged: Plugged, claim: Claim) -> list[str]:
