@@ -16,7 +16,7 @@ def plain(n: int, k: int) -> Reals:
     """Noise with an amax of its own for each k, near 1."""
     found = np.clip(np.roll(noise(n, seed=5), k) * 0.3, -0.99, 0.99)
     found[(7 * k) % n] = 1 if k % 2 else -1
-    return found * np.ldexp(1 + (11 * k % 32) / 32, 7 * k % 13 - 6)
+    return np.asarray(found * np.ldexp(1 + (11 * k % 32) / 32, 7 * k % 13 - 6), np.float64)
 
 
 def with_plain(contents: Iterable[Reals]) -> list[Reals]:

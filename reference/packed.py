@@ -14,8 +14,8 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.recipe import TENSOR, TOKEN
-from narrowgauge.reference.behaviour import blocks_of, recipe_of
 from narrowgauge.reference import contents
+from narrowgauge.reference.behaviour import blocks_of, recipe_of
 from narrowgauge.reference.codec import largest, unrestricted
 from narrowgauge.reference.fast_codec import to_float32
 from narrowgauge.reference.landmarks import boundaries
@@ -24,7 +24,7 @@ from narrowgauge.reference.quantize import block_values, statistics
 from narrowgauge.reference.steps import named
 
 #: elements along an axis of a block that takes the whole axis
-FREE = 48
+FREE = 128
 #: blocks side by side, where they are not all in one row
 ACROSS = 4
 #: elements of a block that is too large for every place, amax and tie to have one
