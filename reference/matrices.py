@@ -159,7 +159,8 @@ def graded(rows: int, columns: int, blocks: Blocks) -> Reals:
     amax = np.ldexp(1 + ((5 * down + 11 * across) % 32) / 32, (7 * down + 3 * across) % 13 - 6)
     for (i, j), value in np.ndenumerate(amax):
         block = matrix[i * r : (i + 1) * r, j * c : (j + 1) * c]
-        block.flat[(3 * i + 5 * j) % block.size] = (-1.0) ** (i + j)
+        place = (3 * i + 5 * j) % block.size
+        block.flat[place if (i + j) % 2 else -1 - place] = (-1.0) ** (i // 2 + j)  # the first in its last place
         block *= value
     return matrix
 
@@ -187,9 +188,9 @@ def tensor_of(*elements: float) -> Make:
 
 
 def tensor_of_subnormals(claim: Claim) -> Coded:
-    """A small matrix of the smallest subnormals of the source, both signs."""
-    source = format_named(claim.source)
-    return tensor_of(*(np.arange(-9, 9) * 2.0 ** (1 - source.bias - source.mantissa)))(claim)
+    """A small matrix of subnormals of the source, from the largest down, both signs."""
+    largest_one = 2.0 ** (1 - format_named(claim.source).bias) * (1 - 2.0 ** -format_named(claim.source).mantissa)
+    return tensor_of(*(np.linspace(-1, 1, 19) * largest_one))(claim)
 
 
 def tensor_amax(step: int) -> Make:
