@@ -23,6 +23,7 @@ from narrowgauge.contracts.layout import InMemory
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.outcome import CHOICES, Choice, How, Outcome
 from narrowgauge.contracts.serial import plugged_from_json
+from narrowgauge.contracts.views import View
 from narrowgauge.devices.wire import Arena, receive, send
 
 #: The folder that holds this very narrowgauge. The child looks there last, so that no folder beside it (a checkout has
@@ -155,15 +156,16 @@ class Device:
         timeout: float = RUN,
         choice: Choice = CHOICES[0],
         form: InMemory | None = None,
+        view: View = "contiguous",
     ) -> Outcome:
         """Run a kernel once (twice inside, with two fill patterns of fresh memory) on a copy of ``x``, with what is
         given beside it.
 
         ``choice``: which answer an emulated device takes where an instruction's words allow several. ``form``: of
-        packed buffers; without it x is a matrix, and so are the outputs.
+        packed buffers; without it x is a matrix, and so are the outputs. ``view``: how the copy of x lies in memory.
         """
         form = form or InMemory(claim.outputs, x.shape)
-        message = {"verb": "run", "choice": choice, "shape": list(form.shape), "loose": list(form.loose)}
+        message = {"verb": "run", "choice": choice, "view": view, "shape": list(form.shape), "loose": list(form.loose)}
         return self._outcome(plugged, claim, message, {"x": x, **given_with(x)}, timeout, form.outputs)
 
     def run_range(self, plugged: Plugged, claim: Claim, first: int, count: int, timeout: float = RUN) -> Outcome:

@@ -20,6 +20,7 @@ from narrowgauge.contracts.formats import FORMATS, Format, format_named
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.loading import Loaded
+from narrowgauge.devices.placing import Placed, placed
 
 FILLS = (0xA5, 0x5A)
 Answer = tuple[dict[str, Any], dict[str, Coded]]
@@ -31,7 +32,7 @@ class _Call:
     """One call of a kernel: the tensors, which it may write to, and what it is asked for."""
 
     loaded: Loaded
-    inputs: Mapping[str, Coded]  #: "x", and what is given beside it
+    inputs: Mapping[str, Placed]  #: "x", and what is given beside it
     format: str
     outputs: Mapping[str, str]  #: names and formats
     fill: int
@@ -45,8 +46,10 @@ def run(loaded: Loaded, inputs: Mapping[str, Coded], request: Mapping[str, Any])
     """
 
     def call(fill: int) -> Called:
-        copies = {name: Coded(value.format, value.data.copy()) for name, value in inputs.items()}
-        return _call(_Call(loaded, copies, request["format"], request["outputs"], fill, tuple(request["shape"])))
+        where = {
+            name: placed(value, request["view"] if name == "x" else "contiguous") for name, value in inputs.items()
+        }
+        return _call(_Call(loaded, where, request["format"], request["outputs"], fill, tuple(request["shape"])))
 
     first, wrong = call(FILLS[0])
     if wrong:
@@ -73,15 +76,17 @@ class Range:
             self._from_zero = np.arange(count, dtype=storage)
             self._patterns = np.empty_like(self._from_zero)
         np.add(self._from_zero, storage.type(first), out=self._patterns)
-        x = Coded(request["source"], self._patterns)
+        x = Placed(Coded(request["source"], self._patterns), self._patterns)
         # The fills alternate, so that what was never written does not hold the answer of the block before.
         fill = FILLS[first // count % 2]
-        outputs, wrong = _call(_Call(loaded, {"x": x}, request["format"], request["outputs"], fill, x.shape))
+        outputs, wrong = _call(
+            _Call(loaded, {"x": x}, request["format"], request["outputs"], fill, self._patterns.shape)
+        )
         return {"kind": "returned", "malformed": wrong}, outputs
 
 
 def _call(call: _Call) -> Called:
-    """Call a kernel: outputs, and what is wrong with their form."""
+    """Call a kernel: outputs, and what is wrong with their form or was done to its inputs."""
     return (_call_numpy if call.loaded.plugged.kernel.backend == "numpy" else _call_torch)(call)
 
 
@@ -132,16 +137,17 @@ def _named(returned: Any, outputs: Mapping[str, str]) -> tuple[dict[str, Any], l
     return dict(zip(outputs, values, strict=True)), []
 
 
-def _by_name(call: _Call, given: dict[str, Any]) -> dict[str, Any]:
+def _by_name(call: _Call, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """What a kernel is given by the names of its parameters: all that comes beside x; and if it asks for them
     ``source``, the format of x, since not every format has a dtype, and ``shape``, of x as a matrix."""
     takes = inspect.signature(call.loaded.function).parameters
+    given = {name: tensor for name, tensor in tensors.items() if name != "x"}
     if not any(p.kind is p.VAR_KEYWORD for p in takes.values()) and (lacking := given.keys() - takes.keys()):
         raise BadInput(
             f"kernel {call.loaded.plugged.kernel.name!r} takes {', '.join(takes)}; its claim gives it "
             f"{', '.join(sorted(lacking))} beside x: add a parameter of that name"
         )
-    asked = {"source": call.inputs["x"].format, "shape": call.shape}
+    asked = {"source": call.inputs["x"].x.format, "shape": call.shape}
     return given | {name: value for name, value in asked.items() if name in takes}
 
 
@@ -150,8 +156,9 @@ def _by_name(call: _Call, given: dict[str, Any]) -> dict[str, Any]:
 
 def _call_torch(call: _Call) -> Called:
     torch = _import_torch()
-    tensors = {name: _to_torch(torch, value) for name, value in call.inputs.items()}
-    x = tensors.pop("x")
+    memory = {name: _to_torch(torch, each) for name, each in call.inputs.items()}
+    tensors = {name: each.tensor(memory[name]) for name, each in call.inputs.items()}
+    x = tensors["x"]
     by_name = _by_name(call, tensors)
     with fresh_memory.filled(call.fill):
         returned = call.loaded.function(x, call.format, **by_name)
@@ -168,15 +175,18 @@ def _call_torch(call: _Call) -> Called:
             wrong.append(f"{name} {codes}")
         else:
             buffers[name] = codes
+    for name, each in call.inputs.items():
+        after = _from_torch(torch, each.tensor(memory[name]), each.x.format) if each.watched else None
+        wrong += each.changes(name, after.data) if isinstance(after, Coded) else []
     return buffers, wrong
 
 
-def _to_torch(torch: Any, value: Coded) -> Any:
-    """A tensor of the format's own dtype where torch has it; codes of other formats as they are."""
-    tensor, fmt = torch.from_numpy(value.data), format_named(value.format)
+def _to_torch(torch: Any, each: Placed) -> Any:
+    """The memory of an input, of the format's own dtype where torch has it; codes of other formats as they are."""
+    memory, fmt = torch.from_numpy(each.memory), format_named(each.x.format)
     if hasattr(torch, fmt.name) and fmt.bits == 8 * fmt.storage.itemsize:
-        tensor = tensor.view(getattr(torch, fmt.name))
-    return tensor.to(torch_device())
+        memory = memory.view(getattr(torch, fmt.name))
+    return memory.to(torch_device())
 
 
 def _import_torch() -> Any:
@@ -218,11 +228,10 @@ def as_bits(data: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
 
 
 def _call_numpy(call: _Call) -> Called:
-    arrays: dict[str, Any] = {name: value.data.view(_numpy_type(value.format)) for name, value in call.inputs.items()}
-    x = arrays.pop("x")
+    arrays = {n: each.array(each.memory.view(_numpy_type(each.x.format))) for n, each in call.inputs.items()}
     by_name = _by_name(call, arrays)
     with fresh_memory.filled(call.fill), np.errstate(all="ignore"):
-        returned = call.loaded.function(x, call.format, **by_name)
+        returned = call.loaded.function(arrays["x"], call.format, **by_name)
     named, wrong = _named(returned, call.outputs)
     buffers = {}
     for name, value in named.items():
@@ -230,6 +239,8 @@ def _call_numpy(call: _Call) -> Called:
         value = np.asarray(value)
         typed = value.dtype.kind not in "iu" and value.dtype == _numpy_type(fmt.name)  # integers are codes
         buffers[name] = Coded(fmt.name, np.array(value.view(fmt.storage) if typed else as_bits(value, fmt)))
+    for name, each in call.inputs.items():
+        wrong += each.changes(name, each.array(each.memory)) if each.watched else []
     return buffers, wrong
 
 

@@ -41,13 +41,17 @@ _STORED: dict[str, tuple[float, ...]] = {
 _ANY = (0.375, 1.0, 2.0, 0.5, 24.0)
 
 
-def with_given(claim: Claim, x: Coded, turn: int = 0) -> Coded:
-    """The input of a claim: x with what its contract gives the kernel. ``turn`` picks among a tensor's own numbers."""
+def with_given(claim: Claim, x: Coded, turn: int | None = 0) -> Coded:
+    """The input of a claim: x with what its contract gives the kernel.
+
+    ``turn`` picks among a tensor's own numbers;
+    None gives a quantizer just the scales that the largest magnitudes ask for.
+    """
     recipe = recipe_of(claim)
     if recipe is None:
         return x
     if claim.operation == Dequantize.operation:
-        return Input(x.format, x.data, _stored(recipe, x, resolved(claim).inputs, turn))
+        return Input(x.format, x.data, _stored(recipe, x, resolved(claim).inputs, turn or 0))
     given: dict[str, Coded] = {}
     if isinstance(claim.contract, Then):
         shape = (1, x.shape[1] // parts_of(claim))
@@ -80,7 +84,7 @@ def _as(value: F64, format_name: str) -> Coded:
     return cast(Coded("float64", np.ascontiguousarray(value).view(np.uint64)), format_name, _EXACT)
 
 
-def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int) -> Mapping[str, Coded]:
+def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int | None) -> Mapping[str, Coded]:
     """Inputs of a quantizer: near what the matrix asks for, so that codes are neither all clipped nor all zero."""
     if not recipe.inputs:
         return {}
@@ -90,8 +94,10 @@ def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int) -> Mappin
     amax = amax_of(finite, recipe.blocks).astype(np.float64)
     largest = float(np.median(amax[amax > 0])) if (amax > 0).any() else 1.0
     bound = recipe.destination(format_name).bound
+    relative = np.ones(grid) if turn is None else _around(grid, _RELATIVE, turn)
+    turn = turn or 0
     made: dict[str, F64] = {
-        "scale": np.clip(np.where(amax > 0, amax, 1.0) / bound * _around(grid, _RELATIVE, turn), 2.0**-100, 2.0**100),
+        "scale": np.clip(np.where(amax > 0, amax, 1.0) / bound * relative, 2.0**-100, 2.0**100),
         "zero_point": _around(grid, _ZEROS, turn),
         "upper_bound": np.full((1, 1), max(largest, 2.0**-100) * _CUT[turn % len(_CUT)]),
         "global_scale": np.full((1, 1), 2688.0 / max(largest, 2.0**-90) * _GLOBAL[turn % len(_GLOBAL)]),

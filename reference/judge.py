@@ -19,8 +19,8 @@ from narrowgauge.reference.expected import Expected, expected, quantized
 from narrowgauge.reference.form import form_of, observed_form
 from narrowgauge.reference.identify import Seen, rules_apart, their_names
 from narrowgauge.reference.listing import mismatches
+from narrowgauge.reference.memory import check_layouts
 from narrowgauge.reference.open_answers import open_answers
-from narrowgauge.reference.packed import check_layouts
 
 
 def judge(

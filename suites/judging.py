@@ -14,8 +14,8 @@ from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.expected import Expected, expected
 from narrowgauge.reference.judge import judge
+from narrowgauge.reference.memory import from_memory, in_memory, to_memory
 from narrowgauge.reference.message import failure_message
-from narrowgauge.reference.packed import from_memory, in_memory, to_memory
 from narrowgauge.reference.portrait import portrait
 from narrowgauge.suites.planning import Planned
 from narrowgauge.suites.scripts import standalone
@@ -40,13 +40,15 @@ def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: 
 
     def run(choice: Choice) -> Outcome:
         """The outcome, with outputs as matrices."""
-        outcome = planned.device.run(planned.plugged, claim, sent, timeout, choice, form)
+        outcome = planned.device.run(planned.plugged, claim, sent, timeout, choice, form, planned.view)
         if outcome.kind != "returned" or outcome.malformed:
             return outcome
         outputs, wrong = from_memory(claim, x, outcome.outputs)
         return replace(outcome, outputs=outputs, malformed=wrong)
 
     outcome = run(CHOICES[0])
+    if outcome.kind == "raised" and planned.view != "contiguous":  # to refuse strides is no wrong answer
+        return not_run(planned, f"it refuses a matrix that is not contiguous ({planned.view}): {outcome.reason}")
     if outcome.kind == "not_executed":
         return Judged(_row(planned, outcome, result="not_executed", reason=outcome.reason))
     if outcome.kind != "returned":
@@ -78,7 +80,7 @@ def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome,
     script = ""
     if not isinstance(planned.claim.contract, Observe):
         rightly = want or expected(planned.claim, x)
-        script = standalone(planned.plugged, planned.claim, planned.device.target, x, rightly, verdict)
+        script = standalone(planned.plugged, planned.claim, planned.device.target, x, rightly, verdict, planned.view)
     message = failure_message(verdict, planned.subject, script)
     return Judged(row, message, script, x, outcome.outputs)
 

@@ -19,8 +19,8 @@ from narrowgauge.golden.safetensors_file import TensorFile, has_dtype, metadata_
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.inputs import Depth, cases_for
 from narrowgauge.reference.judge import check_claim, judge
+from narrowgauge.reference.memory import from_memory, in_memory, read_memory, sent_formats, to_memory
 from narrowgauge.reference.message import failure_message
-from narrowgauge.reference.packed import from_memory, in_memory, read_memory, sent_formats, to_memory
 from narrowgauge.reference.portrait import portrait
 from narrowgauge.suites.judging import Judged, with_verdict
 

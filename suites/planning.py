@@ -9,6 +9,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import OPERATIONS, Claim, Observe
+from narrowgauge.contracts.views import View
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.targets import TARGETS
 from narrowgauge.golden.families import family_of
@@ -36,6 +37,11 @@ class Planned:
         """source-format-case-kernel-target: stable, and free of host, worker and device index."""
         names = (self.claim.source, self.claim.format, self.case, self.plugged.kernel.name, self.device.target)
         return "-".join(names)
+
+    @property
+    def view(self) -> View:
+        """How the inputs lie in memory; vectors and generated ones in the plain way."""
+        return next((c.view for c in CASES if c.name == self.case), "contiguous")
 
     @property
     def subject(self) -> str:

@@ -14,6 +14,8 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Verdict
+from narrowgauge.contracts.views import View, place
+from narrowgauge.devices.placing import around
 from narrowgauge.reference.behaviour import recipe_of, resolved
 from narrowgauge.reference.expected import Expected
 
@@ -21,13 +23,15 @@ from narrowgauge.reference.expected import Expected
 ELEMENTS, LARGEST_MATRIX = 4, 1024
 
 
-def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expected, verdict: Verdict) -> str:
+def standalone(
+    plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expected, verdict: Verdict, view: View
+) -> str:
     """The script, or "" where there is no mismatch to show or what shows it is too large to print."""
     if not verdict.mismatches:
         return ""
     indices = list(dict.fromkeys(m.index for m in verdict.mismatches))
     recipe = recipe_of(claim)
-    if recipe is not None and not recipe.by_rows:  # rows share a scale: all of them, or none
+    if view != "contiguous" or (recipe is not None and not recipe.by_rows):  # of rows that belong together, all or none
         part, expected = x.data, {name: want[name].low.data for name in want}
     elif x.data.ndim == 2:
         rows = np.array([indices[0][0]])
@@ -43,6 +47,7 @@ def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expe
         lines.append('import os; os.environ["TRITON_INTERPRET"] = "1"')
     lines += _imports(plugged)
     lines += _input(plugged, "x", claim.source, part)
+    lines += _place(plugged, claim.source, part, view) if view != "contiguous" else []
     for name, value in given_with(x).items():
         lines += _input(plugged, name, value.format, value.data)
     lines += _call(plugged, claim, list(given_with(x)))
@@ -86,6 +91,21 @@ def _input(plugged: Plugged, name: str, source: str, part: npt.NDArray[Any]) -> 
     if format_named(source).bits == 8 * storage.itemsize:  # others travel as plain codes
         plain += f'.view(getattr(torch, "{source}", torch.uint{8 * storage.itemsize}))'
     return [*lines, f"{name} = {plain}{place}"]
+
+
+def _place(plugged: Plugged, source: str, part: npt.NDArray[Any], view: View) -> list[str]:
+    """The same numbers as a view of other memory: see devices/placing."""
+    at, fmt, shape = place(view, *part.shape), format_named(source), list(part.shape)
+    width = fmt.storage.itemsize
+    numpy = f"np.lib.stride_tricks.as_strided(memory[{at.offset}:], {shape}, {[width * s for s in at.strides]})"
+    filled = f"np.resize(np.array({list(around(fmt))}, bits.dtype), {at.size})"
+    lines = [f"memory = {filled if at.filled else f'np.zeros({at.size}, bits.dtype)'}", f"{numpy}[...] = bits"]
+    if plugged.kernel.backend == "numpy":
+        return [*lines, f"x = {numpy}.view(x.dtype)"]
+    return [
+        *lines,
+        f"x = torch.from_numpy(memory).view(x.dtype).to(x.device).as_strided({shape}, {list(at.strides)}, {at.offset})",
+    ]
 
 
 def _call(plugged: Plugged, claim: Claim, given: list[str]) -> list[str]:
