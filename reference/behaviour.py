@@ -20,6 +20,8 @@ from narrowgauge.reference.quantize import quantize
 Buffers = dict[str, Coded]
 #: given the behaviour, what the last cast was given, and its codes: other codes
 Patch = Callable[["Behaviour", Coded, Coded], Coded]
+#: as ``quantize``: x, recipe, format, last cast, what is given beside x
+Quantizer = Callable[[Coded, Recipe, str, Callable[[Coded], Coded], "Buffers | None"], Buffers]
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,14 @@ class Behaviour:
     written: str = ""  #: the format whose codes are really written, under the label of ``format``
     patched: tuple[Patch, ...] = ()  #: each changes the codes of the last cast
     after: tuple[Callable[[Buffers], Buffers], ...] = ()  #: each changes the outputs
+    quantizer: Quantizer = quantize  #: what runs the recipe
 
     def run(self, x: Coded, given: Buffers | None = None) -> Buffers:
         """The outputs for one input tensor, and what a recipe is given beside it."""
         if self.recipe is None:
             outputs = {"codes": self.last_cast(x)}
         else:
-            outputs = quantize(x, self.recipe, self.format, self.last_cast, given)
+            outputs = self.quantizer(x, self.recipe, self.format, self.last_cast, given)
         for change in self.after:
             outputs = change(outputs)
         return outputs
