@@ -274,7 +274,7 @@ FAULTS = (
         _for_powers(in_its_place("stored", "floor_pow2")),
         "blocks of zeros, and those of the smallest scale, are NaN; blocks with NaN are zeros",
         "the stored byte is shifted into the exponent field to scale the elements: 0 is read as 0, 255 as infinity",
-        ("TransformerEngine#3262",),
+        (),
     ),
     Fault(
         "e8m0.fraction_leaks",

@@ -55,7 +55,7 @@ FAULTS = (
         looking(places.of_wider_blocks(lambda blocks: TENSOR), lambda r: r.blocks != TENSOR),
         "small rows and blocks lose bits or are zeros; all scales are the same",
         "the largest magnitude of the whole tensor is taken for each row or block",
-        ("aiter#1258",),
+        (),
         across_rows=True,
     ),
     Fault(
@@ -105,8 +105,16 @@ FAULTS = (
         using(of_blocks(_first), lambda r: r.blocks != TENSOR),
         "codes are right in the first block alone",
         "a pointer to scales is not advanced, or the mode for one scale is left on",
-        ("sglang#39626",),
+        ("aiter#1258",),
         across_rows=True,
+    ),
+    Fault(
+        "granularity.first_of_two",
+        "GRANULARITY",
+        using(of_blocks(lambda grid: grid[:, np.arange(grid.shape[1]) // 2 * 2]), _grouped),
+        "every second group is off by the ratio of its scale to that before: 64 where 288 is right",
+        "the kernel's tile is twice as wide as the group, and loads one scale",
+        ("sglang#39626",),
     ),
     Fault(
         "granularity.scale_of_the_row_before",

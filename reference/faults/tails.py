@@ -48,7 +48,7 @@ FAULTS = (
         outputs(places.each(("codes", *OF_BLOCKS), places.tail_rows_zero), _of_rows),
         "the last rows are zeros, where their number is no multiple of 32",
         "the grid has one program for each whole tile of rows",
-        ("DeepGEMM#268",),
+        (),
         across_rows=True,
     ),
     Fault(
