@@ -19,8 +19,7 @@ from narrowgauge.contracts.operations import Claim, Then
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.behaviour import Behaviour, Buffers, behaviour_of, resolved
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
-from narrowgauge.reference.quantize import Values, block_values, elements, statistics
-from narrowgauge.reference.steps import F32
+from narrowgauge.reference.staged import Staged
 from narrowgauge.reference.wide import wide_result
 
 
@@ -79,11 +78,14 @@ def outputs_of(behaviour: Behaviour, x: Coded | Interval) -> Expected:
         x = Interval(*wide_result(x, behaviour.first))
         behaviour = replace(behaviour, first="")
     if isinstance(x, Coded) or x.exact:
-        exact = behaviour.run(x if isinstance(x, Coded) else Input(x.format, x.low.data, given))
-        return {name: Interval.exactly(value) for name, value in exact.items()}
+        return _exactly(behaviour.run(x if isinstance(x, Coded) else Input(x.format, x.low.data, given)))
     if behaviour.recipe is None:
         return {"codes": _cast_interval(behaviour, x)}
     return _quantize_interval(behaviour, x, given)
+
+
+def _exactly(outputs: Buffers) -> Expected:
+    return {name: Interval.exactly(value) for name, value in outputs.items()}
 
 
 def quantized(claim: Claim, x: Coded) -> Coded:
@@ -107,27 +109,27 @@ def _cast_interval(behaviour: Behaviour, x: Interval) -> Interval:
 
 def _quantize_interval(behaviour: Behaviour, x: Interval, given: Mapping[str, Coded]) -> Expected:
     """Bounds of codes and scale from the corners: each stage is monotone in amax, and in the element for its sign."""
-    recipe = behaviour.recipe
+    recipe, stages, fmt = behaviour.recipe, behaviour.quantizer, behaviour.format
     assert recipe is not None
     _check_monotone(recipe)
+    if not isinstance(stages, Staged):  # a fault that has no parts: one answer stands for all
+        return _exactly(behaviour.run(Input(x.format, x.low.data, given)))
     low, high = to_float32(x.low), to_float32(x.high)
     if np.isnan(low).any() or np.isnan(high).any():
         raise BadInput("an input interval with NaN has no order; give NaN elements exactly, in a row of their own")
     with np.errstate(all="ignore"):
         nearest = np.where((low <= 0) & (high >= 0), np.float32(0), np.minimum(np.abs(low), np.abs(high)))
         farthest = np.maximum(np.abs(low), np.abs(high))
-        corners = [
-            block_values(statistics(end.astype(np.float32), recipe), recipe, behaviour.format, x.format, given)
-            for end in (nearest, farthest)
+        blocks = [stages.values(end.astype(np.float32), recipe, fmt, x.format, given) for end in (nearest, farthest)]
+        runs = [
+            _after(behaviour, stages.outputs(end, values, recipe, fmt, behaviour.last_cast))
+            for end in (low, high)
+            for values in blocks
         ]
-        runs = [_outputs(behaviour, recipe, end, values) for end in (low, high) for values in corners]
     return {name: _hull([run[name] for run in runs]) for name in runs[0]}
 
 
-def _outputs(behaviour: Behaviour, recipe: Recipe, matrix: F32, values: Values) -> Buffers:
-    """What a quantizer returns whose blocks have these values."""
-    outputs = {"codes": elements(matrix, values, recipe, behaviour.format, behaviour.last_cast)}
-    outputs |= {name: values[f"{name} as stored"] for name in recipe.outputs(behaviour.format) if name != "codes"}
+def _after(behaviour: Behaviour, outputs: Buffers) -> Buffers:
     for change in behaviour.after:
         outputs = change(outputs)
     return outputs

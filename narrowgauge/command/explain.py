@@ -261,7 +261,7 @@ def _choices(named: NamedPolicy, formats: list[str]) -> Grid:
 
 
 def _fault_data(fault: Fault) -> dict[str, Any]:
-    return {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault) if f.name != "edit"}
+    return {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault) if f.name not in ("edit", "across_rows")}
 
 
 def _fault(fault: Fault, width: int, found: Sequence[Applicability] = ()) -> list[Text]:
