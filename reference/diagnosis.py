@@ -16,9 +16,9 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Explanation
-from narrowgauge.reference.behaviour import Behaviour, Buffers, behaviour_of, blocks_of
+from narrowgauge.reference.behaviour import Behaviour, behaviour_of, blocks_of
 from narrowgauge.reference.compare import Difference, compare
-from narrowgauge.reference.expected import Interval
+from narrowgauge.reference.expected import Expected, outputs_of, quantized
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.listing import input_of, show
@@ -47,12 +47,11 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What went in and came out, what of it differs, and what a recipe was given beside x."""
+    """What went in and came out, and what of it differs."""
 
     x: Coded
     got: Mapping[str, Coded]
     difference: Difference
-    given: Buffers | None
 
     def cut(self, rows: Rows) -> _Seen:
         """Some rows of it. What has no rows of x stays as it is."""
@@ -62,7 +61,7 @@ class _Seen:
 
         got = {name: value.take(rows) if few(value.shape) else value for name, value in self.got.items()}
         classes = {name: c[rows] if few(c.shape) else c for name, c in self.difference.classes.items()}
-        return _Seen(self.x.take(rows), got, Difference(classes), self.given)
+        return _Seen(self.x.take(rows), got, Difference(classes))
 
 
 @dataclass(frozen=True)
@@ -70,20 +69,18 @@ class _Tried:
     """A candidate with what it leaves of what was seen."""
 
     candidate: _Candidate
-    outputs: Mapping[str, Coded]
+    outputs: Expected
     left: int
     explained: int
 
 
-def explain(
-    claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Difference, given: Buffers | None = None
-) -> tuple[Explanation, ...]:
+def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Difference) -> tuple[Explanation, ...]:
     """Explanations of a difference, best first; empty where no fault accounts for any of it.
 
     A complete one reproduces every output. A partial one is given only where it leaves less than it found.
     """
     right = behaviour_of(claim)
-    seen = _Seen(x, got, difference, given)
+    seen = _Seen(x, got, difference)
     # where rows share a scale, a cut of them is another matrix
     few = seen.cut(_witness(difference)) if right.recipe is None or right.recipe.by_rows else seen
     singles = [_tried(c, seen if c.whole else few) for c in _single_faults(right)]
@@ -92,7 +89,7 @@ def explain(
         complete = _complete(_pairs(right, singles, seen, few), seen)
     if complete:
         names = tuple(c.name for c in complete)
-        return (Explanation(names, difference.total, 0, _separating_input(claim, complete, given)),)
+        return (Explanation(names, difference.total, 0, _separating_input(claim, complete)),)
     return _partial(singles, seen)
 
 
@@ -118,20 +115,24 @@ def _pairs(right: Behaviour, singles: list[_Tried], seen: _Seen, few: _Seen) -> 
     """
     alike: dict[str, list[str]] = {}
     for tried in singles:
-        alike.setdefault(digest(tried.outputs), []).append(tried.candidate.name)
-    alike.pop(digest(right.run(seen.x, seen.given)), None)
-    alike.pop(digest(right.run(few.x, few.given)), None)
+        alike.setdefault(_answer(tried.outputs), []).append(tried.candidate.name)
+    for either in (seen, few):
+        alike.pop(_answer(outputs_of(right, either.x)), None)
     first = {names[0] for names in alike.values()}
     helping = [
         t for t in _best(singles) if t.candidate.name in first and LEAST_PART * t.explained >= few.difference.total
     ]
     helps = {t.candidate.name for t in helping[:PAIRED]}
-    for one, two in combinations([n for n in FAULTS if n in first], 2):
+    for one, two in combinations([name for name in FAULTS if name in first], 2):
         if (one in helps or two in helps) and _fits(_pair(right, one, two), seen, few):
             for names in product(*(next(a for a in alike.values() if n in a) for n in (one, two))):
                 both = _pair(right, *names)
                 if both is not None and _fits(both, seen, few):
                     yield both
+
+
+def _answer(outputs: Expected) -> str:
+    return digest({f"{end} {name}": getattr(value, end) for name, value in outputs.items() for end in ("low", "high")})
 
 
 def _pair(right: Behaviour, one: str, two: str) -> _Candidate | None:
@@ -172,8 +173,8 @@ def spread(rows: Rows, most: int) -> Rows:
 
 def _tried(candidate: _Candidate, seen: _Seen) -> _Tried:
     """What a candidate leaves: how many elements the kernel returned otherwise than this fault would."""
-    outputs = candidate.behaviour.run(seen.x, seen.given)
-    rest = compare(seen.got, {name: Interval.exactly(value) for name, value in outputs.items()})
+    outputs = outputs_of(candidate.behaviour, seen.x)
+    rest = compare(seen.got, outputs)
     masks = ((seen.difference.mask(name), rest.mask(name)) for name in seen.difference.classes)
     return _Tried(candidate, outputs, rest.total, sum(int(np.count_nonzero(d & ~r)) for d, r in masks))
 
@@ -190,22 +191,21 @@ def _partial(singles: list[_Tried], seen: _Seen) -> tuple[Explanation, ...]:
     return (Explanation(together, best[0].explained, best[0].left), *found[len(best) : len(best) + 2])
 
 
-def _separating_input(claim: Claim, same: list[_Candidate], given: Buffers | None) -> str:
+def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
     """An input on which faults that agreed here would differ, or the statement that none was found."""
     if len(same) < 2:
         return ""
     first = same[0]
     for case, x in cases_for(claim, "smoke").items():
-        want = {name: Interval.exactly(value) for name, value in first.behaviour.run(x, given).items()}
+        want = outputs_of(first.behaviour, x)
         for other in same[1:]:
-            outputs = other.behaviour.run(x, given)
+            outputs = other.behaviour.run(x)
             apart = compare(outputs, want)
             for name, classes in apart.classes.items():
                 if classes.any():
                     index = tuple(int(i) for i in np.argwhere(classes)[0])
                     one, two = (show(Coded(c.format, c.data[index])) for c in (want[name].low, outputs[name]))
-                    where = (
-                        f"{input_of(x, index, classes.shape, blocks_of(claim))}, {name}{list(index)} of case {case!r}"
-                    )
+                    place = input_of(quantized(claim, x), index, classes.shape, blocks_of(claim))
+                    where = f"{place}, {name}{list(index)} of case {case!r}"
                     return f"{where}: {first.name} gives {one}, {other.name} gives {two}"
     return "no input of the suite's cases separates them for this claim: they are one fault here"

@@ -151,13 +151,15 @@ def both(first: Edit, second: Edit) -> Edit:
     return edit
 
 
-def outputs(change: Callable[[Buffers], Buffers | None], fits: Callable[[Recipe], bool] = lambda r: True) -> Edit:
-    """Other outputs of a quantizer. ``change`` gives None for outputs that it cannot change."""
+def outputs(
+    change: Callable[[Buffers], Buffers | None], fits: Callable[[Recipe], bool] = lambda r: True, readers: bool = True
+) -> Edit:
+    """Other codes, scales or zero points. ``change`` gives None for buffers that it cannot change."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.recipe is None or not fits(behaviour.recipe):
+        if behaviour.recipe is None or not fits(behaviour.recipe) or (behaviour.reads and not readers):
             return None
-        return replace(behaviour, after=(*behaviour.after, lambda made: change(made) or made))
+        return edits.on_buffers(behaviour, lambda made: change(made) or made)
 
     return edit
 
@@ -264,13 +266,13 @@ def quantized_twice(behaviour: Behaviour) -> Behaviour | None:
         return None
     inner = behaviour.quantizer
 
-    def twice(x: Coded, r: Recipe, format_name: str, last_cast: LastCast, given: Buffers | None = None) -> Buffers:
+    def twice(x: Coded, r: Recipe, format_name: str, last_cast: LastCast) -> Buffers:
         first = quantize(x, plain, format_name)
         at = np.ix_(*(block_at(n, b) for n, b in zip(x.shape, (plain.blocks.rows, plain.blocks.columns), strict=True)))
         with np.errstate(all="ignore"):
             values = to_float32(first["codes"]) * to_float32(first["scale"])[at]
         again = Coded("float32", np.ascontiguousarray(values, np.float32).view(np.uint32))
-        return inner(again, r, format_name, last_cast, given)
+        return inner(again, r, format_name, last_cast)
 
     return replace(behaviour, quantizer=twice)
 

@@ -11,6 +11,7 @@ from narrowgauge.reference.faults import (
     flavours,
     granularity,
     integers,
+    layouts,
     levels,
     limits,
     rounding,
@@ -24,7 +25,7 @@ from narrowgauge.reference.faults.fault import Fault
 #: in this order faults that cannot be told apart are named
 _FAMILIES = (
     casts, rounding, limits, specials, flavours, exponents, integers, decoding,
-    scales, elements, zeros, levels, granularity, tails,
+    scales, elements, zeros, levels, granularity, tails, layouts,
 )  # fmt: skip
 
 FAULTS: dict[str, Fault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}

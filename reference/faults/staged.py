@@ -5,12 +5,12 @@ The parts are those of ``quantize``: what is asked of each block, the named valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
 from narrowgauge.reference.behaviour import Behaviour, Buffers
 from narrowgauge.reference.fast_codec import to_float32
@@ -32,20 +32,13 @@ class Staged:
     used: tuple[Change, ...] = ()  #: each changes the values that elements are scaled with
     stored: tuple[Change, ...] = ()  #: each changes the values that are returned
 
-    def __call__(
-        self,
-        x: Coded,
-        recipe: Recipe,
-        format_name: str,
-        last_cast: LastCast,
-        given: Mapping[str, Coded] | None = None,
-    ) -> Buffers:
+    def __call__(self, x: Coded, recipe: Recipe, format_name: str, last_cast: LastCast) -> Buffers:
         look: Look = statistics
         for around in self.looks:
             look = around(look)
         with np.errstate(all="ignore"):
             matrix = to_float32(x)
-            values = used = returned = block_values(look(matrix, recipe), recipe, format_name, x.format, given or {})
+            values = used = returned = block_values(look(matrix, recipe), recipe, format_name, x.format, given_with(x))
             for change in self.used:
                 used = change(used)
             for change in self.stored:
@@ -58,7 +51,7 @@ class Staged:
 
 def _stage(behaviour: Behaviour) -> Staged | None:
     """What the faults before have left of the quantizer; None for a cast, or one that cannot be taken apart."""
-    if behaviour.recipe is None:
+    if behaviour.recipe is None or behaviour.reads:
         return None
     if behaviour.quantizer is quantize:
         return Staged()

@@ -19,9 +19,10 @@ from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import Interval, expected
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.faults.registry import FAULTS
-from narrowgauge.reference.inputs import cases_for, noise
+from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.message import code_of, failure_message
+from narrowgauge.reference.noise import noise
 from narrowgauge.reference.portrait import portrait
 from narrowgauge.suites.meta.killer_policies import MEANT, PLAIN
 
