@@ -43,6 +43,7 @@ class Behaviour:
     reads: bool = False  #: codes become values, and not values codes
     layouts: tuple[tuple[str, str], ...] = ()  #: name of a buffer, and its packing
     first: str = ""  #: the operation whose result is quantized
+    quantizer: Quantizer = quantize  #: what runs the recipe
 
     def run(self, x: Coded) -> Buffers:
         """The outputs for one input tensor, and what comes beside it. After an operation that leaves bits open, one of

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Explanation
-from narrowgauge.reference.behaviour import Behaviour, Buffers, behaviour_of, blocks_of
+from narrowgauge.reference.behaviour import Behaviour, behaviour_of, blocks_of
 from narrowgauge.reference.compare import Difference, compare
-from narrowgauge.reference.expected import outputs_of, quantized
+from narrowgauge.reference.expected import Expected, outputs_of, quantized
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.listing import input_of, show
@@ -69,7 +69,7 @@ class _Tried:
     """A candidate with what it leaves of what was seen."""
 
     candidate: _Candidate
-    outputs: Mapping[str, Coded]
+    outputs: Expected
     left: int
     explained: int
 
@@ -115,20 +115,24 @@ def _pairs(right: Behaviour, singles: list[_Tried], seen: _Seen, few: _Seen) -> 
     """
     alike: dict[str, list[str]] = {}
     for tried in singles:
-        alike.setdefault(digest(tried.outputs), []).append(tried.candidate.name)
-    alike.pop(digest(_lowest(right, seen.x)), None)
-    alike.pop(digest(_lowest(right, few.x)), None)
+        alike.setdefault(_answer(tried.outputs), []).append(tried.candidate.name)
+    for either in (seen, few):
+        alike.pop(_answer(outputs_of(right, either.x)), None)
     first = {names[0] for names in alike.values()}
     helping = [
         t for t in _best(singles) if t.candidate.name in first and LEAST_PART * t.explained >= few.difference.total
     ]
     helps = {t.candidate.name for t in helping[:PAIRED]}
-    for one, two in combinations([n for n in FAULTS if n in first], 2):
+    for one, two in combinations([name for name in FAULTS if name in first], 2):
         if (one in helps or two in helps) and _fits(_pair(right, one, two), seen, few):
             for names in product(*(next(a for a in alike.values() if n in a) for n in (one, two))):
                 both = _pair(right, *names)
                 if both is not None and _fits(both, seen, few):
                     yield both
+
+
+def _answer(outputs: Expected) -> str:
+    return digest({f"{end} {name}": getattr(value, end) for name, value in outputs.items() for end in ("low", "high")})
 
 
 def _pair(right: Behaviour, one: str, two: str) -> _Candidate | None:
@@ -172,13 +176,7 @@ def _tried(candidate: _Candidate, seen: _Seen) -> _Tried:
     outputs = outputs_of(candidate.behaviour, seen.x)
     rest = compare(seen.got, outputs)
     masks = ((seen.difference.mask(name), rest.mask(name)) for name in seen.difference.classes)
-    explained = sum(int(np.count_nonzero(d & ~r)) for d, r in masks)
-    return _Tried(candidate, {name: interval.low for name, interval in outputs.items()}, rest.total, explained)
-
-
-def _lowest(behaviour: Behaviour, x: Coded) -> Buffers:
-    """What a behaviour gives; where something is open, the least of it."""
-    return {name: interval.low for name, interval in outputs_of(behaviour, x).items()}
+    return _Tried(candidate, outputs, rest.total, sum(int(np.count_nonzero(d & ~r)) for d, r in masks))
 
 
 def _partial(singles: list[_Tried], seen: _Seen) -> tuple[Explanation, ...]:
@@ -201,7 +199,7 @@ def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
     for case, x in cases_for(claim, "smoke").items():
         want = outputs_of(first.behaviour, x)
         for other in same[1:]:
-            outputs = _lowest(other.behaviour, x)
+            outputs = other.behaviour.run(x)
             apart = compare(outputs, want)
             for name, classes in apart.classes.items():
                 if classes.any():

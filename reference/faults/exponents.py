@@ -10,12 +10,12 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.recipe import Chain, Recipe
-from narrowgauge.reference.behaviour import Behaviour
+from narrowgauge.reference.behaviour import Behaviour, Buffers
 from narrowgauge.reference.codec import largest, values
 from narrowgauge.reference.faults import edits, value_edits
 from narrowgauge.reference.faults.edits import Edit
 from narrowgauge.reference.faults.fault import Fault
-from narrowgauge.reference.faults.recipe_edits import in_its_place, power_of_two, swapped, with_chains
+from narrowgauge.reference.faults.recipe_edits import in_its_place, outputs, power_of_two, swapped, with_chains
 from narrowgauge.reference.faults.staged import storing
 from narrowgauge.reference.faults.value_edits import Reals
 from narrowgauge.reference.quantize import Values
@@ -65,13 +65,15 @@ def _rule(scale: Callable[[int, int], Chain], scale_cast: str) -> Edit:
     return edit
 
 
-def _moved(step: int) -> Callable[[Values], Values]:
+def _moved(step: int) -> Callable[[Buffers], Buffers | None]:
     """Another byte for each scale, NaN apart."""
 
-    def change(made: Values) -> Values:
-        code = made["scale as stored"].data.astype(np.int64)
+    def change(made: Buffers) -> Buffers | None:
+        if "scale" not in made:
+            return None
+        code = made["scale"].data.astype(np.int64)
         other = np.where(code == 255, 255, np.clip(code + step, 0, 254)).astype(np.uint8)
-        return made | {"scale as stored": Coded("float8_e8m0fnu", other)}
+        return made | {"scale": Coded("float8_e8m0fnu", other)}
 
     return change
 
@@ -255,7 +257,7 @@ FAULTS = (
     Fault(
         "e8m0.one_higher",
         "EXPONENT",
-        storing(_moved(1), _stores_powers),
+        outputs(_moved(1), _stores_powers),
         "dequantized values are twice what they should be",
         "the bias is taken for 126, or the exponent is that of a fraction between a half and 1 (frexp)",
         (),
@@ -263,7 +265,7 @@ FAULTS = (
     Fault(
         "e8m0.one_lower",
         "EXPONENT",
-        storing(_moved(-1), _stores_powers),
+        outputs(_moved(-1), _stores_powers),
         "dequantized values are half of what they should be",
         "the bias is taken for 128",
         (),

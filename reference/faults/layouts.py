@@ -7,15 +7,15 @@ returns, or what a reader takes its input for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded, Input, given_with
+from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.layout import Layout
 from narrowgauge.reference.behaviour import Behaviour, Buffers
-from narrowgauge.reference.faults.edits import Edit
+from narrowgauge.reference.faults.edits import Edit, on_buffers
 from narrowgauge.reference.faults.fault import Fault
 from narrowgauge.reference.layouts import LAYOUTS
 from narrowgauge.reference.layouts.mapping import Array, grid, storage_shape
@@ -276,14 +276,7 @@ def in_memory(fault: LayoutFault) -> Edit:
         def spoilt(buffers: Buffers) -> Buffers:
             return buffers | {name: _spoilt(buffers[name], p, fault) for name, p in packings.items() if name in buffers}
 
-        def received(x: Coded) -> Coded:
-            found = spoilt({**given_with(x), "codes": x})
-            codes = found.pop("codes")
-            return Input(codes.format, codes.data, found)
-
-        if behaviour.reads:
-            return replace(behaviour, received=(*behaviour.received, received))
-        return replace(behaviour, after=(*behaviour.after, spoilt))
+        return on_buffers(behaviour, spoilt)
 
     return edit
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from narrowgauge.contracts.coded import Coded, digest
+from narrowgauge.contracts.coded import Coded, Input, digest
 from narrowgauge.contracts.operations import Claim, Quantize
 from narrowgauge.reference.behaviour import Buffers, behaviour_of
 from narrowgauge.reference.compare import compare
@@ -85,14 +87,18 @@ def test_every_fault_of_quantizers_is_probed() -> None:
     assert ours - {p.fault for p in PROBES} == set(BY_TIES) | {"scale.format_maximum_for_224", "scale.448_for_fnuz"}
 
 
-def to_float8(values: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+F32 = np.float32
+#: elements and the largest magnitude of a block -> what is cast
+Scaled = Callable[[npt.NDArray[np.float32], np.float32], npt.NDArray[np.float32]]
+
+
+def to_float8(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Codes of values within the range, by ml_dtypes."""
-    return np.clip(values, -448, 448).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+    return np.clip(values, F32(-448), F32(448)).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
 
 
 #: faults that show beside ties alone: recipe, and what elements become in float32, by the fault and rightly
-F32 = np.float32
-BY_TIES = {
+BY_TIES: dict[str, tuple[str, Scaled, Scaled]] = {
     "element.by_reciprocal": (
         "vllm.fp8_per_token_dynamic",
         lambda x, amax: x * (F32(1) / (amax / F32(448))),
@@ -221,11 +227,11 @@ def test_any_two_faults_part_somewhere() -> None:
     assert never == set(APART_BY_HAND)
     for pair, (text, rows, given) in APART_BY_HAND.items():
         right = behaviour_of(Claim.parse(text))
-        one, two = (FAULTS[name].applied_to(right) for name in pair)
-        assert one is not None
-        assert two is not None
-        x = Coded("float32", np.array(rows, F32).view(np.uint32))
-        assert compare(one.run(x, given), exactly(two.run(x, given))).total > 0
+        first_made, second_made = (FAULTS[name].applied_to(right) for name in pair)
+        assert first_made is not None
+        assert second_made is not None
+        x = Input("float32", np.array(rows, F32).view(np.uint32), given)
+        assert compare(first_made.run(x), exactly(second_made.run(x))).total > 0
 
 
 def test_a_fault_changes_no_form() -> None:
@@ -258,7 +264,8 @@ def test_faults_of_a_given_scale(fault: str) -> None:
     assert wrong is not None
     x = Coded("float32", np.array([[896, 96, 9e9]], F32).view(np.uint32))
     given = {"scale": float32(4.0)}
-    want, got = right.run(x, given), wrong.run(x, given)
+    x = Input(x.format, x.data, given)
+    want, got = right.run(x), wrong.run(x)
     assert got.keys() == {"codes"}
     difference = compare(got, exactly(want))
     values = OF_GIVEN[fault]
@@ -266,7 +273,7 @@ def test_faults_of_a_given_scale(fault: str) -> None:
         assert difference.total == 0
         return
     np.testing.assert_array_equal(decode_values(got["codes"]), [values])
-    explanations = explain(claim, x, got, difference, given)
+    explanations = explain(claim, x, got, difference)
     assert fault in explanations[0].faults
     assert explanations[0].left == 0
 
@@ -276,9 +283,8 @@ def test_a_given_scale_of_each_row_can_be_that_of_the_row_before() -> None:
     right = behaviour_of(claim)
     wrong = FAULTS["granularity.scale_of_the_row_before"].applied_to(right)
     assert wrong is not None
-    x = Coded("float32", np.full((3, 2), 64, F32).view(np.uint32))
-    given = {"scale": float32(1.0, 2.0, 4.0)}
-    np.testing.assert_array_equal(decode_values(wrong.run(x, given)["codes"])[:, 0], [16, 64, 32])
+    x = Input("float32", np.full((3, 2), 64, F32).view(np.uint32), {"scale": float32(1.0, 2.0, 4.0)})
+    np.testing.assert_array_equal(decode_values(wrong.run(x)["codes"])[:, 0], [16, 64, 32])
 
 
 def test_static_recipes_have_faults_of_their_own() -> None:

@@ -13,7 +13,6 @@ import narrowgauge
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.reference.faults.applicability import applicability
 from narrowgauge.reference.faults.fault import Fault
-from narrowgauge.reference.faults.layouts import FAULTS as LAYOUT_FAULTS
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import case_named
 
@@ -155,15 +154,14 @@ def test_nothing_is_left_to_what_is_done() -> None:
 def test_what_a_row_names_exists(row: Row) -> None:
     assert row.says
     assert row.reports
-    assert set(row.faults) <= FAULTS.keys() | {fault.name for fault in LAYOUT_FAULTS}
+    assert set(row.faults) <= FAULTS.keys()
     assert len(row.faults) == len(set(row.faults))
     assert set(row.waivers) <= WAIVED
     for name, text in row.cases:
         claim, case = Claim.parse(text), case_named(name)
         assert case.operation == claim.operation
         assert case.applies(claim)
-        known = [fault for fault in row.faults if fault in FAULTS]
-        shown = [fault for fault in known if (found := applicability(fault, claim)) and found.state == "shows"]
+        shown = [fault for fault in row.faults if (found := applicability(fault, claim)) and found.state == "shows"]
         assert shown or not row.faults, "the case stands here because one of the row's faults shows in its claim"
 
 
