@@ -63,11 +63,16 @@ RECIPES = (
         ("x", ("div", "stored"), ("clamp_keep_nan", "bound")),
         f"{SGLANG}, mxfp8_quant_store_kv.py:44-50",
     ),
-    _mxfp8(
-        "triton_kernels.mxfp8",
-        ("amax", ("div", "bound")),
-        _TIMES,
-        "triton_kernels, _downcast_to_mxfp.py; SGLang 0.5.23 fp8_utils.py:1853-1867",
+    Recipe(
+        name="triton_kernels.mxfp8",
+        blocks=group(32),
+        destinations=OCP_FP8,
+        # the bits are stored as they are: an infinite amax as 255, a subnormal scale as 2^-126
+        steps=(("scale", ("amax", ("div", "bound"), "ceil_pow2")), ("encode", ("scale", "recip_or_zero"))),
+        element=_TIMES,
+        scale_format=E8M0,
+        scale_cast="gfloat_nonsaturate",
+        source=f"triton_kernels, _downcast_to_mxfp.py:22-57 (ROUND_UP); {SGLANG}, fp8_utils.py:1843-1868",
     ),
     _mxfp8(
         "modelopt.mxfp8",
