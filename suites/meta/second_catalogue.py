@@ -26,6 +26,13 @@ _E4M3, _E8M0 = ("float8_e4m3fn",), "float8_e8m0fnu"
 _BOTH = ("float8_e4m3fn", "float8_e4m3fnuz")
 
 
+#: the largest value of each destination; of FNUZ the half of OCP's; of int4 half of the range of codes
+BOUNDS = {
+    "float8_e4m3fn": 448, "float8_e4m3fnuz": 224, "float8_e5m2": 57344, "float6_e2m3fn": 7.5, "float6_e3m2fn": 28,
+    "float4_e2m1fn": 6, "int8": 127, "int4": 7.5,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Shape:
     """So many rows and columns share a scale; 0 is all of them. ``formats``: the destinations that the engine has."""
@@ -36,7 +43,11 @@ class Shape:
     given: tuple[str, ...] = ()
     scale: str = "float32"
     ragged: bool = False
-    source: str = "float32"  #: what the engine takes, where it takes no float32
+    sources: tuple[str, ...] = ("float32",)  #: formats of x, where the engine takes no float32
+    bound: float = 0.0  #: what the engine divides by and holds to, where it is not that of ``BOUNDS``
+
+    def bound_of(self, format: str) -> float:
+        return self.bound if self.bound and format != "float8_e4m3fn" else BOUNDS[format]
 
     def blocks(self, rows: int, columns: int) -> list[tuple[slice, slice]]:
         """The blocks of a matrix, row by row of the grid."""
@@ -51,20 +62,23 @@ class Shape:
 _GROUPS_OF_VLLM = "vllm.fp8_group vllm.fp8_group_ue8m0 vllm.fp8_group_triton vllm.fp8_group_triton_ue8m0"
 _GROUPS_OF_SGLANG = "sglang.fp8_group_triton_row_major sglang.fp8_group_triton_column_major"
 _S: tuple[str, ...] = ("scale",)
+_HALVES = ("bfloat16", "float16")
 _TABLE: tuple[tuple[Shape, str], ...] = (
     (Shape(0, 0, _BOTH, _S), "vllm.fp8_static_tensor sglang.fp8_native_static_tensor"),
     (Shape(1, 0, _BOTH, _S), "vllm.fp8_static_token sglang.fp8_native_static_token"),
     (Shape(0, 1, _BOTH, _S), "vllm.fp8_static_channel"),
     (Shape(1, 128, _BOTH, _S), "vllm.fp8_static_group_128"),
     (Shape(0, 0, _BOTH), "vllm.fp8_per_tensor_dynamic vllm.fp8_native_tensor sglang.fp8_per_tensor_dynamic"),
-    (Shape(0, 0, _BOTH, source="bfloat16"), "vllm.input_to_float8"),
+    (Shape(0, 0, _BOTH, sources=_HALVES), "vllm.input_to_float8"),
     (Shape(1, 0, _BOTH), "vllm.fp8_per_token_dynamic vllm.fp8_native_token sglang.fp8_native_token"),
-    (Shape(1, 0, _BOTH), "sglang.fp8_per_token_warp sglang.fp8_per_token_cta aiter.fp8_triton aiter.fp8_hip_token"),
+    (Shape(1, 0, _BOTH), "sglang.fp8_per_token_warp sglang.fp8_per_token_cta"),
+    (Shape(1, 0, _BOTH, bound=240), "aiter.fp8_triton aiter.fp8_hip_token"),
+    (Shape(1, 128, _BOTH, bound=240), "aiter.fp8_hip_group"),
     (Shape(1, 0, _BOTH, ("upper_bound",)), "vllm.fp8_per_token_dynamic_bounded"),
     (Shape(1, 128, _BOTH, ragged=True), "vllm.fp8_native_group vllm.fp8_native_group_ue8m0"),
-    (Shape(1, 128, _BOTH), f"{_GROUPS_OF_VLLM} {_GROUPS_OF_SGLANG} vllm.fp8_group_ue8m0_packed aiter.fp8_hip_group"),
-    (Shape(1, 128, _BOTH, source="bfloat16"), "vllm.fp8_group_ue8m0_registers"),
-    (Shape(1, 128, _E4M3, source="bfloat16"), "vllm.fp8_group_ue8m0_packed_bf16"),
+    (Shape(1, 128, _BOTH), f"{_GROUPS_OF_VLLM} {_GROUPS_OF_SGLANG} vllm.fp8_group_ue8m0_packed"),
+    (Shape(1, 128, _BOTH, sources=_HALVES), "vllm.fp8_group_ue8m0_registers"),
+    (Shape(1, 128, _E4M3, sources=_HALVES[:1]), "vllm.fp8_group_ue8m0_packed_bf16"),
     (Shape(1, 128, _E4M3), "sglang.fp8_group"),
     (
         Shape(128, 128, _E4M3, ragged=True),
@@ -74,9 +88,10 @@ _TABLE: tuple[tuple[Shape, str], ...] = (
     (Shape(1, 0, ("int8",), _S), "vllm.int8_static_token"),
     (Shape(0, 0, ("int8",), ("scale", "zero_point")), "vllm.int8_static_azp"),
     (Shape(1, 0, ("int8",)), "aiter.int8_triton vllm.int8_per_token_dynamic vllm.int8_per_token_dynamic_azp"),
-    (Shape(1, 0, ("int8",)), "sglang.int8_per_token compressed_tensors.int8_channel"),
+    (Shape(1, 0, ("int8",)), "sglang.int8_per_token"),
+    (Shape(1, 0, ("int8",), bound=127.5), "compressed_tensors.int8_channel"),
     (Shape(1, 128, ("int8",)), "vllm.int8_group vllm.int8_group_triton"),
-    (Shape(0, 0, ("int8",)), "compressed_tensors.int8_tensor"),
+    (Shape(0, 0, ("int8",), bound=127.5), "compressed_tensors.int8_tensor"),
     (Shape(1, 128, ("int4",)), "compressed_tensors.int4_group"),
     (Shape(0, 1, ("int4",)), "compressed_tensors.int4_channel"),
     (Shape(1, 32, _E4M3, scale=_E8M0), "ocp.mxfp8_e4m3 nvidia.mxfp8_e4m3 triton_kernels.mxfp8 modelopt.mxfp8"),

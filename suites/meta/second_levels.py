@@ -19,6 +19,7 @@ from narrowgauge.suites.meta.second_recipes import (
     Rule,
     amax_drop,
     code,
+    constant,
     float32_bits,
     rounded,
 )
@@ -133,6 +134,8 @@ LEVELS: Mapping[str, Rule] = {
     "nvidia.nvfp4_divisor": partial(_two_levels, True),
     "nvidia.nvfp4_multiplier": partial(_two_levels, False),
     "vllm.nvfp4": partial(nvfp4_kernel, (0, 0, 0)),
+    "aiter.fp8_hip_token": partial(aiter_hip, _ZERO, (0,)),
+    "aiter.fp8_hip_group": partial(aiter_hip, constant(1e-10), (0,)),
     "vllm.int8_static_azp": static_azp,
     "vllm.int8_per_token_dynamic_azp": dynamic_azp,
 }

@@ -389,8 +389,6 @@ SECOND: Mapping[str, Rule] = {
     "sglang.fp8_block": fp8(over(eps_keep(1e-4)), "inverse", "none"),
     "sglang.fp8_block_ue8m0": fp8(up_to_power(over(eps_keep(1e-4)), ceil_log2, power(127)), "inverse", "none"),
     "aiter.fp8_triton": fp8(over(amax_drop), "inverse", "none", fnuz=240),
-    "aiter.fp8_hip_token": fp8(times(amax_drop), "inverse", "none", fnuz=240),
-    "aiter.fp8_hip_group": fp8(times(eps(1e-10)), "inverse", "none", fnuz=240),
     "aiter.int8_triton": int8(over(amax_drop), "inverse", "toward_zero"),
     "vllm.int8_static_tensor": int8(None, "division", "nearest_even"),
     "vllm.int8_static_token": int8(None, "division", "nearest_even"),

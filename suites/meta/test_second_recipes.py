@@ -11,8 +11,9 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.recipe import INPUTS
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.suites.meta.recipe_mutants import said_alike
 from narrowgauge.suites.meta.second_catalogue import SECOND, SHAPES, derive, formats_of, names_of, unlike
-from narrowgauge.suites.meta.second_matrices import KINDS, derived, given, matrix
+from narrowgauge.suites.meta.second_matrices import derived, given, kinds_of, matrix, source_of
 
 pytestmark = pytest.mark.meta
 
@@ -25,37 +26,33 @@ def test_every_recipe_is_derived() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_is_said_as_the_second_derivation_says_it(name: str) -> None:
-    """Destinations, what is given and where a block may be smaller."""
-    recipe, shape = RECIPES[name], SHAPES[name]
-    assert tuple(d.format for d in recipe.destinations) == shape.formats
-    assert recipe.inputs == shape.given
-    if shape.columns > 1:
-        assert recipe.blocks.divide(shape.rows * 2, shape.columns + 1) == shape.ragged
+    """Destinations and their bounds, what is given, and whether a block may be smaller."""
+    assert said_alike(RECIPES[name])
 
 
 @pytest.mark.parametrize(("name", "format"), names_of(list(SHAPES)))
-@pytest.mark.parametrize("kind", KINDS)
-def test_recipe_equals_second_derivation(name: str, format: str, kind: str) -> None:
-    beside = {n: Coded(INPUTS[n], codes) for n, codes in given(name, kind).items()}
-    result = quantize(Coded(SHAPES[name].source, matrix(name, kind)), RECIPES[name], format, given=beside)
-    got = {n: (c.format, c.codes) for n, c in result.items()}
-    assert unlike(got, derived(name, format, kind), formats_of(name, format)) == []
+def test_recipe_equals_second_derivation(name: str, format: str) -> None:
+    for kind in kinds_of(name):
+        beside = {n: Coded(INPUTS[n], codes) for n, codes in given(name, kind).items()}
+        result = quantize(Coded(source_of(name, kind), matrix(name, kind)), RECIPES[name], format, given=beside)
+        got = {n: (c.format, c.codes) for n, c in result.items()}
+        assert unlike(got, derived(name, format, kind), formats_of(name, format)) == [], kind
 
 
 @pytest.mark.parametrize("name", [n for n, s in SHAPES.items() if s.given and set(s.given) <= {"scale", "zero_point"}])
 def test_one_given_value_stands_for_all_blocks(name: str) -> None:
-    shape, x = SHAPES[name], matrix(name, "random")
+    shape, x, source = SHAPES[name], matrix(name, "random"), source_of(name, "random")
     one = {n: codes[:1, :1] for n, codes in given(name, "random").items()}
     result = quantize(
-        Coded(shape.source, x), RECIPES[name], shape.formats[0], given={n: Coded(INPUTS[n], c) for n, c in one.items()}
+        Coded(source, x), RECIPES[name], shape.formats[0], given={n: Coded(INPUTS[n], c) for n, c in one.items()}
     )
-    want = derive(name, x, shape.source, shape.formats[0], one)
+    want = derive(name, x, source, shape.formats[0], one)
     assert unlike({n: (c.format, c.codes) for n, c in result.items()}, want, formats_of(name, shape.formats[0])) == []
 
 
 @pytest.mark.parametrize("name", [n for n, s in SHAPES.items() if s.columns > 1 and not s.ragged])
 def test_a_matrix_that_blocks_do_not_divide_is_refused(name: str) -> None:
     shape = SHAPES[name]
-    x = Coded(shape.source, np.zeros((1, shape.columns + 1), np.uint16 if shape.source == "bfloat16" else np.uint32))
+    x = Coded("float32", np.zeros((1, shape.columns + 1), np.uint32))
     with pytest.raises(BadInput, match="no whole number of blocks"):
         quantize(x, RECIPES[name], shape.formats[0])
