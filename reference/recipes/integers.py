@@ -86,9 +86,7 @@ RECIPES = (
         element=("x", ("mul", "encode"), *_WITH_ZERO),
         source=f"{_SCALED}:211-261",
     ),
-    _group(
-        "", ("x", ("mul", "encode")), f"{VLLM}, per_token_group_quant.cu:89-90", ("encode", ("scale", "recip"))
-    ),
+    _group("", ("x", ("mul", "encode")), f"{VLLM}, per_token_group_quant.cu:89-90", ("encode", ("scale", "recip"))),
     _group("_triton", ("x", ("div", "scale")), f"{VLLM}, int8_utils.py:121-128; {SGLANG}, int8_kernel.py:94-133"),
     Recipe(
         name="sglang.int8_per_token",

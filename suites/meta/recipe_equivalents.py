@@ -119,11 +119,8 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
             r"vllm\.int8_per_token_dynamic",
             r"encode .* becomes \('zero_where_zero', '(bound|1/bound|tensor_amax)'\)",
         ),
-        (r"aiter\.int8_triton", r"encode \[1\]: recip becomes recip_or_zero"),
     ),
-    "what is whole already is not rounded": (
-        (r"vllm\.int8_.*azp", r"int8: cast becomes integer_(away|truncated)"),
-    ),
+    "what is whole already is not rounded": ((r"vllm\.int8_.*azp", r"int8: cast becomes integer_(away|truncated)"),),
 }
 
 

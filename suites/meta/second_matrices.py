@@ -15,7 +15,8 @@ from narrowgauge.suites.meta.second_derivation import decode
 
 Array = npt.NDArray[Any]
 KINDS = (
-    "special", "powers", "random", "ties", "outlier", "zeros", "nan", "huge", "tiny", "faint", "halves", "straddling",
+    "special", "powers", "random", "ties", "outlier", "zeros", "nan", "huge", "tiny", "faint", "halves",
+    "barely", "straddling",
 )  # fmt: skip
 #: what is given for the first block; other blocks have others. By kind where one has something of its own: scales and
 #: global scales whose reciprocals are no normal numbers
@@ -47,8 +48,9 @@ def numbers(kind: str, whole: bool = False) -> Array:
         base[2] *= np.float32(1e-9)
     elif kind == "zeros":
         base[:] = 0
-        if not whole:  # and hardly more: no element above zero; what over 127 is zero
-            base[2, 4::9], base[3] = -1, np.float32(2.0**-149) * (each % 4)
+    elif kind == "barely":  # other than zero: no element above it; amax that is zero over 127
+        base[:] = 0
+        base[2, 4::9], base[3] = -1, np.float32(2.0**-149) * (each % 4)
     elif kind == "nan":  # alone in its block, and among others
         base[0] = np.nan
         base[1:, 1::33] = np.nan
