@@ -33,6 +33,7 @@ from narrowgauge.suites.meta.killer_policies import (
     key_of,
     policies_of,
 )
+from narrowgauge.suites.meta.killer_recipes import answers, wrong_recipes
 from narrowgauge.suites.meta.killer_steps import wrong_steps
 
 Integers = npt.NDArray[np.uint32]
@@ -103,6 +104,7 @@ class Killer:
             for recipe in RECIPES
             for destination in IN_FULL
         }
+        self.of_recipes = answers()
 
     def disagreements(self) -> Iterator[str]:
         """Every way in which the reference that is importable now parts from the second derivation."""
@@ -113,6 +115,9 @@ class Killer:
         yield from _layouts()
         yield from wrong_blocks(_module("reference.quantize"), _module("contracts.recipe"), _module("contracts.coded"))
         yield from self._quantizers()
+        yield from wrong_recipes(
+            self.of_recipes, _module("reference.quantize"), _module("reference.recipes"), _module("contracts.coded")
+        )
         yield from self._casts()
         yield from _to_float32()
         yield from _long_tensors()
