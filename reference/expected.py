@@ -1,7 +1,8 @@
 """What a kernel must return: an interval per output, exact where both ends agree.
 
-Inputs that are known exactly give exact outputs, unless a step of the recipe leaves its last bit open. An input that is itself an interval (the result of an earlier stage
-whose last bits are open) gives an interval, since rounding, scaling and clamping are monotone.
+Inputs that are known exactly give exact outputs, unless a step of the recipe leaves its last bit open. An input that
+is itself an interval (the result of an earlier stage whose last bits are open) gives an interval, since rounding,
+scaling and clamping are monotone.
 """
 
 from __future__ import annotations

@@ -156,8 +156,8 @@ STEPS: dict[str, Callable[..., Any]] = {
 }
 
 #: Of a step whose last bit is open, all else that it may answer besides. Approximate reciprocals are told to be within
-#: one ulp of the nearest float32 (PTX ISA, rcp.approx.ftz.f32; AMD, V_RCP_F32), and so is log2f (CUDA's and torch's), but
-#: at powers of two, where every one in use is exact. What a logarithm within one ulp may fall on is one of two powers.
+#: one ulp of the nearest float32 (PTX ISA, rcp.approx.ftz.f32; AMD, V_RCP_F32), and so is log2f (CUDA, torch): ceil and
+#: floor of it give one of two powers. At a power of two it is taken to be exact: one above would double scales there.
 VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
     "recip_approx": (lambda x: _beside_recip(x, 0.0), lambda x: _beside_recip(x, np.inf)),
     "exp2_ceil_log2": (_ceil_pow2_exactly, lambda x: _exp2(np.ceil(np.nextafter(_log2(x), _f32(-np.inf))))),

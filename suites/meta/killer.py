@@ -35,6 +35,7 @@ from narrowgauge.suites.meta.killer_policies import (
 )
 from narrowgauge.suites.meta.killer_recipes import answers, wrong_recipes
 from narrowgauge.suites.meta.killer_steps import wrong_steps
+from narrowgauge.suites.meta.killer_variants import wrong_variants
 
 Integers = npt.NDArray[np.uint32]
 RECIPES = ("vllm.fp8_per_token_dynamic", "sglang.fp8_per_token_cta")
@@ -194,6 +195,7 @@ def _steps() -> Iterator[str]:
     steps, quantizer = _module("reference.steps"), _module("reference.quantize")
     recipes = _module("reference.recipes")
     yield from wrong_steps(steps)
+    yield from wrong_variants(steps)
     row = np.array([[1.0, float("nan"), -3.0]], np.float32)
     recipe = recipes.resolve("sglang.fp8_per_token_cta")
     keeping = dataclasses.replace(recipe, amax_nan="keep")

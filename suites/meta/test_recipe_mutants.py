@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every change of every recipe is noticed by the second derivation, or listed with the reason why it changes nothing."""
+"""Every change of a recipe is noticed by the second derivation, or listed with the reason why it changes nothing."""
 
 from __future__ import annotations
 
