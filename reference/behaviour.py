@@ -43,7 +43,6 @@ class Behaviour:
     reads: bool = False  #: codes become values, and not values codes
     layouts: tuple[tuple[str, str], ...] = ()  #: name of a buffer, and its packing
     first: str = ""  #: the operation whose result is quantized
-    quantizer: Quantizer = quantize  #: what runs the recipe
 
     def run(self, x: Coded) -> Buffers:
         """The outputs for one input tensor, and what comes beside it. After an operation that leaves bits open, one of
@@ -58,8 +57,12 @@ class Behaviour:
             outputs = {"codes": dequantize(x, self.recipe, self.format, self.last_cast)}
         else:
             outputs = self.quantizer(x, self.recipe, self.format, self.last_cast)
-        for edit in self.after:
-            outputs = edit(outputs)
+        return self.finished(outputs)
+
+    def finished(self, outputs: Buffers) -> Buffers:
+        """The outputs after what is changed in them."""
+        for change in self.after:
+            outputs = change(outputs)
         return outputs
 
     def last_cast(self, x: Coded) -> Coded:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,11 @@ from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.fast_codec import to_float32
 from narrowgauge.reference.quantize import LastCast, Statistics, Values, block_values, elements, statistics
-from narrowgauge.reference.steps import F32
+from narrowgauge.reference.steps import F32, STEPS
 
 #: what the blocks of a matrix are asked for
 Look = Callable[[F32, Recipe], Statistics]
+Steps = Mapping[str, Callable[..., Any]]
 #: other named values of blocks, or of the tensor
 Change = Callable[[Values], Values]
 
@@ -37,15 +39,23 @@ class Staged:
             values = self.values(matrix, recipe, format_name, x.format, given_with(x))
             return self.outputs(matrix, values, recipe, format_name, last_cast)
 
-    def values(self, matrix: F32, recipe: Recipe, format_name: str, source: str, given: Mapping[str, Coded]) -> Values:
+    def values(
+        self,
+        matrix: F32,
+        recipe: Recipe,
+        format_name: str,
+        source: str,
+        given: Mapping[str, Coded],
+        steps: Steps = STEPS,
+    ) -> Values:
         """The named values of the blocks of a matrix."""
         look: Look = statistics
         for around in self.looks:
             look = around(look)
-        return block_values(look(matrix, recipe), recipe, format_name, source, given)
+        return block_values(look(matrix, recipe), recipe, format_name, source, given, steps)
 
     def outputs(
-        self, matrix: F32, values: Values, recipe: Recipe, format_name: str, last_cast: LastCast
+        self, matrix: F32, values: Values, recipe: Recipe, format_name: str, last_cast: LastCast, steps: Steps = STEPS
     ) -> dict[str, Coded]:
         """Codes of a matrix whose blocks have these values, and what is returned beside them."""
         used = returned = values
@@ -53,7 +63,7 @@ class Staged:
             used = change(used)
         for change in self.stored:
             returned = change(returned)
-        codes = elements(matrix, used, recipe, format_name, last_cast)
+        codes = elements(matrix, used, recipe, format_name, last_cast, steps)
         names = (name for name in recipe.outputs(format_name) if name != "codes")
         return {"codes": codes} | {name: returned[f"{name} as stored"] for name in names}
 

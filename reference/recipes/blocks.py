@@ -9,13 +9,13 @@ from narrowgauge.reference.recipes.standards import E8M0
 _FLT_MIN = 2.0**-126
 
 
-def _mxfp8(name: str, scale: Chain, element: Chain, source: str, inverse: str = "recip") -> Recipe:
+def _mxfp8(name: str, scale: Chain, element: Chain, source: str, *encode: tuple[str, Chain]) -> Recipe:
     return Recipe(
         name=name,
         blocks=group(32),
         destinations=OCP_FP8,
         amax_nan="keep",
-        steps=(("scale", scale), ("encode", ("stored", inverse))),
+        steps=(("scale", scale), *encode),
         element=element,
         scale_format=E8M0,
         scale_cast="e8m0_ceil",
@@ -58,18 +58,23 @@ _TIMES: Chain = ("x", ("mul", "encode"))
 
 RECIPES = (
     _mxfp8("vllm.mxfp8_torch", _LOG, ("x", ("div", "stored")), f"{VLLM}, mxfp8_utils.py:38-85 (no clamp)"),
-    _mxfp8("vllm.mxfp8_triton", _LOG, _TIMES, f"{VLLM}, mxfp8_utils.py:88-147 (ROCm)"),
+    _mxfp8("vllm.mxfp8_triton", _LOG, _TIMES, f"{VLLM}, mxfp8_utils.py:88-147 (ROCm)", ("encode", ("stored", "recip"))),
     _mxfp8(
         "sglang.mxfp8_kv",
         ("amax", ("at_least_or_nan", 1e-30), ("div", "bound"), "exp2_ceil_log2"),
         ("x", ("div", "stored"), ("clamp_keep_nan", "bound")),
         f"{SGLANG}, mxfp8_quant_store_kv.py:44-50",
     ),
-    _mxfp8(
-        "triton_kernels.mxfp8",
-        ("amax", ("div", "bound")),
-        _TIMES,
-        "triton_kernels, _downcast_to_mxfp.py; SGLang 0.5.23 fp8_utils.py:1853-1867",
+    Recipe(
+        name="triton_kernels.mxfp8",
+        blocks=group(32),
+        destinations=OCP_FP8,
+        # the bits are stored as they are: an infinite amax as 255, a subnormal scale as 2^-126
+        steps=(("scale", ("amax", ("div", "bound"), "ceil_pow2")), ("encode", ("scale", "recip_or_zero"))),
+        element=_TIMES,
+        scale_format=E8M0,
+        scale_cast="gfloat_nonsaturate",
+        source=f"triton_kernels, _downcast_to_mxfp.py:22-57 (ROUND_UP); {SGLANG}, fp8_utils.py:1843-1868",
     ),
     _mxfp8(
         "modelopt.mxfp8",

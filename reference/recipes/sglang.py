@@ -23,12 +23,12 @@ def _per_token(name: str, inverse: str, source: str) -> Recipe:
     )
 
 
-def _triton(name: str, element: Chain) -> Recipe:
+def _triton(name: str, element: Chain, *encode: tuple[str, Chain]) -> Recipe:
     return Recipe(
         name=f"sglang.fp8_group_triton_{name}",
         blocks=group(128),
         destinations=ENGINE_FP8,
-        steps=(("scale", ("amax", _LOWEST, ("div", "bound"))), _INVERSE),
+        steps=(("scale", ("amax", _LOWEST, ("div", "bound"))), *encode),
         element=element,
         source=f"{_TRITON}:132-224 (scales {name.replace('_', ' ')})",
     )
@@ -81,7 +81,7 @@ RECIPES = (
         element=("x", ("mul", "encode")),
         source=f"{_CSRC}/per_token_group_quant.cuh:277-407",
     ),
-    _triton("row_major", ("x", ("mul", "encode"), ("clamp_fmax_first", "bound"))),
+    _triton("row_major", ("x", ("mul", "encode"), ("clamp_fmax_first", "bound")), _INVERSE),
     _triton("column_major", ("x", ("div", "scale"), ("clamp_fmax_first", "bound"))),
     Recipe(
         name="sglang.fp8_native_token",

@@ -64,7 +64,7 @@ def test_a_view_has_the_numbers_of_its_matrix(view: View, source: str) -> None:
     found = placed(x, view)
     np.testing.assert_array_equal(found.array(found.memory), x.data)
     assert found.watched
-    assert found.changes(found.array(found.memory)) == []
+    assert found.changes("x", found.array(found.memory)) == []
     assert not np.shares_memory(found.memory, x.data)
 
 
