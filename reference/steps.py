@@ -36,7 +36,7 @@ def _of_bits(bits: npt.NDArray[Any]) -> F32:
 
 
 def _round(x: Any, format_name: str) -> Any:
-    """To the nearest value of a 16-bit format, ties to even; beyond its largest, infinity. float32 is left alone."""
+    """To the nearest value of a format, ties to even; beyond its largest, infinity, or NaN. float32 is left alone."""
     if format_name == "float32":
         return x
     nearest = CastPolicy(overflow="special", infinity="special")

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.reference.recipes import aiter, blocks, integers, sglang, standards, vllm
+from narrowgauge.reference.recipes import (
+    aiter,
+    blocks,
+    compressed_tensors,
+    integers,
+    microxcaling,
+    modelopt,
+    quark,
+    sglang,
+    standards,
+    torchao,
+    transformer_engine,
+    vllm,
+)
+
+_LIBRARIES = (torchao, compressed_tensors, modelopt, quark, microxcaling, transformer_engine)
 
 RECIPES: dict[str, Recipe] = {
-    r.name: r for module in (standards, vllm, sglang, aiter, blocks, integers) for r in module.RECIPES
+    r.name: r for module in (standards, vllm, sglang, aiter, blocks, integers, *_LIBRARIES) for r in module.RECIPES
 }
 
 

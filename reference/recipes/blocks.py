@@ -69,18 +69,6 @@ RECIPES = (
         _TIMES,
         "triton_kernels, _downcast_to_mxfp.py; SGLang 0.5.23 fp8_utils.py:1853-1867",
     ),
-    _mxfp8(
-        "modelopt.mxfp8",
-        ("amax", ("div", "bound"), "exp2_ceil_log2"),
-        ("x", ("div", "stored"), ("clamp_keep_nan", "bound")),
-        "ModelOpt a2fbac7b, mxfp8_tensor.py:43-66,144-190",
-    ),
-    _mxfp4(
-        "quark.mxfp4_even",
-        ("amax", ("even_pow2", 1), ("mul", 0.25)),
-        "ptx_satfinite",
-        f"Quark 0.13 default, hw_emulation_interface.py; vLLM MXFP4; {AITER} Triton",
-    ),
     _mxfp4(
         "vllm.mxfp4_cuda",
         # the exponent is an integer: what the rounding carries to 255 is 253, as is an infinite amax

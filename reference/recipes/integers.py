@@ -1,14 +1,13 @@
-"""int8 and int4 quantizers of the engines and of compressed-tensors."""
+"""int8 quantizers of the engines."""
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import CHANNEL, TENSOR, TOKEN, Blocks, Chain, Destination, Recipe, Step, group
+from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Destination, Recipe, Step, group
 from narrowgauge.reference.recipes.common import SGLANG, VLLM
 
 _INT8 = (Destination("int8", 127.0, "integer_nearest"),)
 _CUT = (Destination("int8", 127.0, "integer_truncated"),)
 _SCALED = f"{VLLM}, scaled_quant.cu"
-_CT = "compressed-tensors ac8e2ba8, quantization/utils calculate_qparams"
 
 
 def _static(name: str, blocks: Blocks) -> Recipe:
@@ -32,19 +31,6 @@ def _group(name: str, chain: Chain, source: str) -> Recipe:
         # from -128, which only a NaN reaches: amax is below
         element=(*chain, ("at_least", -128.0), ("at_most", "bound")),
         source=source,
-    )
-
-
-def _compressed_tensors(name: str, format_name: str, half: float, blocks: Blocks) -> Recipe:
-    """Symmetric: half of the range of codes, which is no whole number, stands for amax."""
-    return Recipe(
-        name=f"compressed_tensors.{name}",
-        blocks=blocks,
-        destinations=(Destination(format_name, half, "integer_nearest"),),
-        amax_nan="keep",
-        steps=(("scale", ("amax", ("div", "bound"), ("zero_to", 2.0**-23))),),
-        element=("x", ("div", "scale")),
-        source=f"{_CT}:86",
     )
 
 
@@ -99,8 +85,4 @@ RECIPES = (
         element=("x", ("mul", "encode")),
         source=f"{SGLANG}, int8_kernel.py:21-55",
     ),
-    _compressed_tensors("int8_channel", "int8", 127.5, TOKEN),
-    _compressed_tensors("int8_tensor", "int8", 127.5, TENSOR),
-    _compressed_tensors("int4_group", "int4", 7.5, group(128)),
-    _compressed_tensors("int4_channel", "int4", 7.5, CHANNEL),
 )

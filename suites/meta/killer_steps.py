@@ -49,6 +49,7 @@ STEPS: tuple[tuple[str, tuple[Any, ...], dict[float, float]], ...] = (
         {1 + 2.0**-8: 1.0, 1 + 3 * 2.0**-8: 1 + 2.0**-6, 3.4e38: INF, INF: INF, NAN: NAN, -0.0: -0.0},
     ),
     ("round", ("float16",), {1 + 2.0**-11: 1.0, 65520.0: INF, 65519.0: 65504.0}),
+    ("round", ("float8_e4m3fn",), {2.0**-10: 0.0, 1.5 * 2.0**-10: 2.0**-9, 464.0: 448.0, 480.0: NAN, 17.0: 16.0}),
     ("round", ("float32",), {ABOVE_1: ABOVE_1}),
     ("ceil_pow2", (), {1.0: 1.0, ABOVE_1: 2.0, 3.0: 4.0, BELOW_4: 4.0, 0.0: 0.0, LEAST: TINY, INF: INF}),
     ("floor_pow2", (), {1.0: 1.0, BELOW_1: 0.5, 3.0: 2.0, BELOW_4: 2.0, 0.0: 0.0, LEAST: 0.0, INF: INF}),
