@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.recipe import INPUTS, OF_TENSOR, RETURNED, ROUNDED_TO, TENSOR, Blocks, Recipe
 from narrowgauge.reference import policies
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
@@ -126,7 +127,9 @@ def block_values(
 ) -> Values:
     """Every named value of a recipe, and under "NAME as stored" the codes of those that are returned."""
     bound = np.float32(recipe.destination(format_name).bound)
+    fmt = format_named(source)
     values: Values = dict(seen.found) | {"bound": bound, "1/bound": np.float32(1) / bound}
+    values |= {"epsilon": np.float32(2.0**-fmt.mantissa), "least_normal": np.float32(2.0 ** (1 - fmt.bias))}
     values |= {name: name for name in ROUNDED_TO} | {"source": source}
     for name in recipe.inputs:
         values[name] = given_values(name, given, seen.grid)

@@ -19,7 +19,8 @@ Chain = tuple[str | Step, ...]
 
 #: what a chain can start from, or name as an operand, besides inputs and values that stand before it
 STATISTICS = ("amax", "min", "max", "tensor_amax")
-CONSTANTS = ("bound", "1/bound")
+#: the destination's bound; of the format of x the distance from 1 to the next number, and the least normal number
+CONSTANTS = ("bound", "1/bound", "epsilon", "least_normal")
 #: what a recipe can be given beside x, and the format of each: one for each block, or [1, 1] for all
 INPUTS = {"scale": "float32", "zero_point": "int32", "global_scale": "float32", "upper_bound": "float32"}
 #: values that belong to the whole tensor, [1, 1]

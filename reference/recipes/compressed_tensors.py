@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import CHANNEL, TENSOR, TOKEN, Blocks, Chain, Destination, Recipe, Step, group
+from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Destination, Recipe, Step, group
 from narrowgauge.reference.recipes.common import FP4, MX, NAN_WHERE_AMAX_IS, OCP_FP8, TILE_128
 from narrowgauge.reference.recipes.standards import E8M0
 
@@ -19,7 +19,7 @@ def _integers(name: str, format_name: str, half: float, blocks: Blocks) -> Recip
         blocks=blocks,
         destinations=(Destination(format_name, half, "integer_nearest"),),
         amax_nan="keep",
-        steps=(("scale", ("amax", ("div", "bound"), _ROUND, ("zero_to", 2.0**-23))),),
+        steps=(("scale", ("amax", ("div", "bound"), _ROUND, ("zero_to", "epsilon"))),),
         element=("x", ("div", "scale"), _ROUND),
         source=f"{_CT}, {_FORWARD} (symmetric)",
     )
@@ -48,7 +48,7 @@ def _with_zero_point(name: str, format_name: str, lowest: float, span: float, bl
             ("low", ("min", ("at_most", 0.0), ("add", "nan"))),
             ("quotient", ("max", ("at_least", 0.0), ("sub", "low"), _ROUND, ("div", span), _ROUND)),
             ("zero_point", zero),
-            ("scale", ("quotient", ("zero_to", 2.0**-23))),
+            ("scale", ("quotient", ("zero_to", "epsilon"))),
         ),
         element=("x", ("div", "scale"), _ROUND, ("add", "zero_point"), _ROUND),
         source=f"{_CT}, {_FORWARD} (asymmetric)",
@@ -61,7 +61,7 @@ def _fp8(name: str, blocks: Blocks) -> Recipe:
         blocks=blocks,
         destinations=OCP_FP8,
         amax_nan="keep",
-        steps=(("scale", ("amax", ("div", "bound"), _ROUND, ("zero_to", 2.0**-23))),),
+        steps=(("scale", ("amax", ("div", "bound"), _ROUND, ("zero_to", "epsilon"))),),
         element=("x", ("div", "scale"), _ROUND, ("clamp_keep_nan", "bound")),
         source=f"{_CT}, {_FORWARD}",
     )
@@ -80,7 +80,12 @@ def _fp8_static(name: str, blocks: Blocks) -> Recipe:
 
 
 def _mx(name: str, destination: Destination, mantissa: int, *to_codes: Step) -> Recipe:
-    """Rounded to so many mantissa bits, then down: one bit for fp8 too. In x's format a scale of 0 becomes 1."""
+    """Rounded to so many mantissa bits, then down: one bit for fp8 too. In x's format a scale of 0 becomes 1.
+
+    A NaN counts as 0: torch's maximum on a CPU makes it all ones, to which the rounding adds. The exponent of an
+    infinite scale is written as that of 1.
+    """
+    power: Chain = ("amax", ("nan_to", 0.0), ("even_pow2", mantissa), _ROUND, ("div", "top"), ("at_least", 2.0**-127))
     return Recipe(
         name=f"compressed_tensors.{name}",
         blocks=group(32),
@@ -88,12 +93,13 @@ def _mx(name: str, destination: Destination, mantissa: int, *to_codes: Step) -> 
         amax_nan="keep",
         steps=(
             ("top", ("bound", "floor_pow2")),
-            ("scale", ("amax", ("even_pow2", mantissa), ("div", "top"), ("at_least", 2.0**-127), _ROUND, ("zero_to", 1.0))),
+            ("divisor", (*power, _ROUND, ("zero_to", 1.0))),
+            ("scale", ("divisor", ("not_finite_to", 1.0))),
         ),
-        element=("x", ("div", "stored"), _ROUND, ("clamp_keep_nan", "bound"), *to_codes),
+        element=("x", ("div", "divisor"), _ROUND, ("clamp_keep_nan", "bound"), *to_codes),
         scale_format=E8M0,
         scale_cast="e8m0_floor",
-        source="compressed-tensors 0.20.1, quantization/utils/mxfp_utils.py:70-151",
+        source="compressed-tensors 0.20.1, quantization/utils/mxfp_utils.py:70-151, compressors/mx_utils.py; on a CPU",
     )
 
 
@@ -105,7 +111,7 @@ RECIPES = (
     _integers("int8_channel", "int8", 127.5, TOKEN),
     _integers("int8_tensor", "int8", 127.5, TENSOR),
     _integers("int4_group", "int4", 7.5, group(128)),
-    _integers("int4_channel", "int4", 7.5, CHANNEL),
+    _integers("int4_channel", "int4", 7.5, TOKEN),
     _with_zero_point("int8_token_asymmetric", "int8", -128.0, 255.0, TOKEN),
     _with_zero_point("int4_group_asymmetric", "int4", -8.0, 15.0, group(128)),
     _fp8("tensor", TENSOR),
@@ -115,7 +121,7 @@ RECIPES = (
     _fp8_static("tensor", TENSOR),
     _fp8_static("channel", TOKEN),
     _mx("mxfp8", _BY_FORMAT["float8_e4m3fn"], 1),
-    _mx("mxfp6", _BY_FORMAT["float6_e2m3fn"], 3),
+    _mx("mxfp6", _BY_FORMAT["float6_e2m3fn"], 3, ("nan_to", -0.0)),
     _mx("mxfp4", _BY_FORMAT["float4_e2m1fn"], 1, *_TO_FP4),
     Recipe(
         name="compressed_tensors.nvfp4",
@@ -125,7 +131,15 @@ RECIPES = (
         steps=(
             (
                 "global_scale",
-                ("tensor_amax", ("at_least_or_nan", 2.0**-126), ("rdiv", 2688.0), ("not_finite_to", 1.0)),
+                (
+                    "tensor_amax",
+                    ("at_least_or_nan", "least_normal"),
+                    "recip",  # what torch makes of a number over a tensor
+                    _ROUND,
+                    ("mul", 2688.0),
+                    _ROUND,
+                    ("not_finite_to", 1.0),
+                ),
             ),
             (
                 "scale",

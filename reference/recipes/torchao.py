@@ -83,7 +83,7 @@ _PRIMITIVES = f"{_VERSION}, quant_primitives.py:434-495,1498-1593"
 
 
 def _symmetric(
-    name: str, blocks: Blocks, format_name: str, half: float, least: float, source: str, *rounded: Step
+    name: str, blocks: Blocks, format_name: str, half: float, least: float | str, source: str, *rounded: Step
 ) -> Recipe:
     """Half of the range of codes stands for amax. ``rounded`` where the scale is in x's own format."""
     return Recipe(
@@ -175,13 +175,8 @@ RECIPES = (
     _float8("row", TOKEN),
     _float8("tensor", TENSOR),
     _symmetric("int8_row", TOKEN, "int8", 127.5, 2.0**-23, "Int8Tensor, symmetric"),
-    # the least scale is the smallest normal number of x's own format
-    *(
-        _symmetric(name, group(32), "int4", 7.5, least, f"IntxUnpackedToInt8Tensor, int4{of}", ("round", "source"))
-        for name, least, of in (
-            ("int4_group", 2.0**-126, "; float32 and bfloat16"),
-            ("int4_group_float16", 2.0**-14, "; float16"),
-        )
+    _symmetric(
+        "int4_group", group(32), "int4", 7.5, "least_normal", "IntxUnpackedToInt8Tensor, int4", ("round", "source")
     ),
     _asymmetric("int8_row_asymmetric", TOKEN, "int8", -128.0, 255.0, "Int8Tensor, asymmetric"),
 )

@@ -17,14 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.operations import Claim, Quantize
 from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.reference.codec import nan_code
 from narrowgauge.reference.fast_codec import decode_values, to_float32
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
 
 Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
 
 LIBRARIES = ("torchao", "compressed_tensors", "modelopt", "quark", "microxcaling")
 #: what is given to a recipe that takes it
@@ -44,13 +47,13 @@ class Count:
     differing: int = 0
     others: int = 0  #: scales and what else is returned
     others_differing: int = 0
-    in_nan_blocks: int = 0  #: elements whose scale is NaN, in a format without NaN: their codes mean nothing
+    meaningless: int = 0  #: elements that no code of the format stands for: see ``_meaningful``
 
     @property
     def line(self) -> str:
         name = f"{self.recipe:44} {self.format:16} {self.source:9}"
         return (
-            f"{name} {self.elements:8} {self.differing:7} {self.others:8} {self.others_differing:7} {self.in_nan_blocks:7}"
+            f"{name} {self.elements:8} {self.differing:7} {self.others:8} {self.others_differing:7} {self.meaningless:7}"
         )
 
 
@@ -86,43 +89,50 @@ def compare(name: str, call: Any, format_name: str, source: str) -> Count:
 
 
 def _add(count: Count, got: Mapping[str, Array], want: Mapping[str, Coded], recipe: Recipe) -> None:
-    for key, value in want.items():
-        if key == "codes":
-            continue
-        differs = _differing(got[key], value)
+    for key in want.keys() - {"codes"}:
+        differs = _differing(got[key], want[key])
         count.others += differs.size
         count.others_differing += int(differs.sum())
-    differs = _differing(got["codes"] if "codes" in got else got["elements"], want["codes"], "elements" in got)
-    count.elements += differs.size
-    if not np.isnan(decode_values(Coded(count.format, np.arange(2 ** 8, dtype=np.uint8)[: _codes(count.format)]))).any() and "scale" in want:
+    differs = _differing(got["codes"], want["codes"]) if "codes" in got else _values_differ(got["elements"], want["codes"])
+    means = _meaningful(got, want, recipe, format_named(count.format))
+    count.elements += int(means.sum())
+    count.meaningless += int((~means).sum())
+    count.differing += int((differs & means).sum())
+
+
+def _meaningful(got: Mapping[str, Array], want: Mapping[str, Coded], recipe: Recipe, fmt: Format) -> Mask:
+    """Where a code stands for a number: a NaN, or an element of a block whose scale is NaN, has none in fp4 and fp6."""
+    means = np.ones(want["codes"].shape, np.bool_)
+    if nan_code(fmt) >= 0 or fmt.family == "integer":
+        return means
+    if "elements" in got:
+        means &= ~np.isnan(got["elements"])
+    if "scale" in want:
         lost = np.isnan(to_float32(want["scale"]))
-        rows, columns = differs.shape
-        lost = np.repeat(lost, -(-rows // lost.shape[0]), 0)[:rows]
-        lost = np.repeat(lost, recipe.blocks.columns or columns, 1)[:, :columns]
-        count.in_nan_blocks += int(lost.sum())
-        count.elements -= int(lost.sum())
-        differs = differs & ~lost
-    count.differing += int(differs.sum())
+        rows, columns = (each or size for each, size in zip((recipe.blocks.rows, recipe.blocks.columns), means.shape))
+        means &= ~lost.repeat(rows, 0).repeat(columns, 1)[: means.shape[0], : means.shape[1]]
+    return means
 
 
-def _codes(format_name: str) -> int:
-    from narrowgauge.contracts.formats import format_named
+def _values_differ(got: Array, want: Coded) -> Mask:
+    """Bit for bit, but NaN as a class; and of integers, zero without its sign."""
+    wanted, found = to_float32(want), np.asarray(got, np.float32)
+    if format_named(want.format).family == "integer":
+        found = found + np.float32(0)
+    same: Mask = found.view(np.uint32) == wanted.view(np.uint32)
+    return ~(same | (np.isnan(found) & np.isnan(wanted)))
 
-    return format_named(format_name).code_count
 
-
-def _differing(got: Array, want: Coded, values: bool = False) -> npt.NDArray[np.bool_]:
-    """Bit for bit, but NaN as a class."""
-    if values or want.format == "float32":
-        wanted = to_float32(want)
-        same = np.asarray(got, np.float32).view(np.uint32) == wanted.view(np.uint32)
-        return ~(same | (np.isnan(got) & np.isnan(wanted)))
-    if want.format in ("int32",):
+def _differing(got: Array, want: Coded) -> Mask:
+    """Code for code, but NaN as a class."""
+    if want.format == "float32":
+        return _values_differ(got, want)
+    if want.format == "int32":
         return np.asarray(got, np.int64) != decode_values(want)
-    stored = np.asarray(got).astype(np.int64) & (_codes(want.format) - 1)
-    ours = np.asarray(want.data).astype(np.int64) & (_codes(want.format) - 1)
-    theirs = to_float32(Coded(want.format, stored.astype(want.data.dtype)))
-    return ~((stored == ours) | (np.isnan(theirs) & np.isnan(to_float32(want))))
+    low = format_named(want.format).code_count - 1  # 4-bit codes come with their sign, in bytes
+    stored = Coded(want.format, (np.asarray(got).astype(np.int64) & low).astype(want.data.dtype))
+    same: Mask = stored.data == (want.data & low)
+    return ~(same | (np.isnan(to_float32(stored)) & np.isnan(to_float32(want))))
 
 
 def report(library: str) -> Iterator[str | Count]:

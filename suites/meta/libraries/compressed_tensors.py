@@ -18,10 +18,11 @@ def calls() -> dict[str, Any]:
         "int8_channel": ints | {"strategy": "channel"},
         "int8_tensor": ints | {"strategy": "tensor"},
         "int4_group": int4 | {"strategy": "group", "group_size": 128},
-        "int8_token_asymmetric": ints | {"strategy": "token", "symmetric": False},
+        "int4_channel": int4 | {"strategy": "channel"},
+        "int8_token_asymmetric": ints | {"strategy": "token", "dynamic": True, "symmetric": False},
         "int4_group_asymmetric": int4 | {"strategy": "group", "group_size": 128, "symmetric": False},
         "fp8_tensor": floats | {"strategy": "tensor"},
-        "fp8_token": floats | {"strategy": "token"},
+        "fp8_token": floats | {"strategy": "token", "dynamic": True},
         "fp8_group_128": floats | {"strategy": "group", "group_size": 128},
         "fp8_block": floats | {"strategy": "block", "block_structure": [128, 128]},
         "fp8_static_tensor": floats | {"strategy": "tensor"},
@@ -52,8 +53,10 @@ def _quantize(x: Any, format_name: str, given: Any, scheme: dict[str, Any]) -> d
     if scheme["strategy"] in ("channel", "token") and not given:
         scale, zero = scale.reshape(-1, 1), zero.reshape(-1, 1)
     zero = zero if not scheme.get("symmetric", True) else None
-    found = quantize(x.clone(), scale, zero, args, global_scale=of_tensor)
-    answer = {"elements": found.float().numpy(), "scale": _stored(scale, mx, nvfp4)}
+    dtype = {"int8": torch.int8, "int4": torch.int8, "float8_e4m3fn": torch.float8_e4m3fn}.get(format_name)
+    found = quantize(x.clone(), scale, zero, args, dtype=dtype, global_scale=of_tensor)
+    codes = {"codes": found.view(torch.uint8).numpy()} if dtype else {"elements": found.float().numpy()}
+    answer = codes | {"scale": _stored(scale, mx, nvfp4)}
     answer |= {} if of_tensor is None else {"global_scale": of_tensor.reshape(1, 1).numpy()}
     return answer | ({} if zero is None else {"zero_point": zero.reshape(len(x), -1).numpy()})
 

@@ -25,7 +25,6 @@ def calls() -> dict[str, Any]:
         "torchao.int8_row": partial(_int8, mapping="SYMMETRIC"),
         "torchao.int8_row_asymmetric": partial(_int8, mapping="ASYMMETRIC"),
         "torchao.int4_group": _int4,
-        "torchao.int4_group_float16": _int4,
     }
 
 
