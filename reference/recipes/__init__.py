@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.reference.recipes import aiter, blocks, integers, sglang, standards, vllm
+from narrowgauge.reference.recipes import (
+    aiter,
+    blocks,
+    integers,
+    sglang,
+    sglang_blocks,
+    standards,
+    triton_kernels,
+    vllm,
+    vllm_cache,
+    weights,
+)
 
-RECIPES: dict[str, Recipe] = {
-    r.name: r for module in (standards, vllm, sglang, aiter, blocks, integers) for r in module.RECIPES
-}
+_MODULES = (
+    standards,
+    vllm,
+    vllm_cache,
+    sglang,
+    sglang_blocks,
+    aiter,
+    triton_kernels,
+    blocks,
+    integers,
+    weights,
+)
+RECIPES: dict[str, Recipe] = {r.name: r for module in _MODULES for r in module.RECIPES}
 
 
 def recipe_named(name: str) -> Recipe:

@@ -35,6 +35,20 @@ def _group(name: str, chain: Chain, source: str) -> Recipe:
     )
 
 
+def _triton_token(name: str, source: str) -> Recipe:
+    return Recipe(
+        name=name,
+        blocks=TOKEN,
+        destinations=(Destination("int8", 127.0, "integer_away"),),
+        steps=(
+            ("scale", ("amax", ("at_least", 1e-10), ("div", "bound"))),
+            ("encode", ("amax", ("at_least", 1e-10), ("rdiv", "bound"))),
+        ),
+        element=("x", ("mul", "encode")),
+        source=source,
+    )
+
+
 def _compressed_tensors(name: str, format_name: str, half: float, blocks: Blocks) -> Recipe:
     """Symmetric: half of the range of codes, which is no whole number, stands for amax."""
     return Recipe(
@@ -88,16 +102,19 @@ RECIPES = (
     ),
     _group("", ("x", ("mul", "encode")), f"{VLLM}, per_token_group_quant.cu:89-90"),
     _group("_triton", ("x", ("div", "scale")), f"{VLLM}, int8_utils.py:121-128; {SGLANG}, int8_kernel.py:94-133"),
+    _triton_token("sglang.int8_per_token", f"{SGLANG}, int8_kernel.py:21-55"),
+    _triton_token("vllm.int8_per_token_triton", f"{VLLM}, int8_utils.py:35-60"),
+    # fused with an RMSNorm, whose result is the 16-bit x; float8 is vllm.fp8_per_token_dynamic, and static as unfused
     Recipe(
-        name="sglang.int8_per_token",
+        name="vllm.int8_rms_norm_token",
         blocks=TOKEN,
-        destinations=(Destination("int8", 127.0, "integer_away"),),
+        destinations=_INT8,
         steps=(
-            ("scale", ("amax", ("at_least", 1e-10), ("div", "bound"))),
-            ("encode", ("amax", ("at_least", 1e-10), ("rdiv", "bound"))),
+            ("scale", ("amax", ("div", "bound"), ("at_least", 2.0**-23))),
+            ("encode", ("scale", "recip")),
         ),
         element=("x", ("mul", "encode")),
-        source=f"{SGLANG}, int8_kernel.py:21-55",
+        source=f"{VLLM}, fused_kernels/layernorm_utils.cuh:90-193, utils.cuh:41-60",
     ),
     _compressed_tensors("int8_channel", "int8", 127.5, TOKEN),
     _compressed_tensors("int8_tensor", "int8", 127.5, TENSOR),
