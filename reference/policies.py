@@ -336,25 +336,6 @@ POLICIES: dict[str, NamedPolicy] = {
             "C's round() and libdevice.round before a saturating conversion (SGLang per_token_quant_int8)",
         ),
         NamedPolicy(
-            "e2m1_away",
-            {"float4_e2m1fn": CastPolicy("nearest_away", nan="zero")},
-            "document",
-            "codes counted by bounds, >= (SGLang 0.5.23, FP4MXBlock16KVQuantizeUtil): ties away from zero; no NaN is "
-            "at or above a bound",
-        ),
-        NamedPolicy(
-            "e2m1_toward",
-            {"float4_e2m1fn": CastPolicy("nearest_zero", nan="zero")},
-            "document",
-            "codes counted by bounds, > (SGLang 0.5.23 and ModelOpt, MXFP4): ties toward zero; no NaN is above a bound",
-        ),
-        NamedPolicy(
-            "e2m1_one_zero",
-            {"float4_e2m1fn": CastPolicy(nan="zero", negative_zero="drop")},
-            "document",
-            "ties to even; a code of magnitude 0 has no sign (SGLang 0.5.23, block FP8 to MXFP4 on ROCm)",
-        ),
-        NamedPolicy(
             "integer_truncated",
             _all(INTEGERS, CastPolicy("toward_zero", nan="zero")),
             "document",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Chain, Destination, Recipe
 from narrowgauge.reference.steps import named, operands_of
 
@@ -75,4 +78,12 @@ def facts_of(recipe: Recipe) -> list[tuple[str, str]]:
 
 
 def destination_in_words(destination: Destination) -> str:
-    return f"bound {destination.bound:g}, cast {destination.cast}"
+    policy = destination.cast
+    said = policy if isinstance(policy, str) else policy_in_words(policy)
+    return f"bound {destination.bound:g}, cast {said}"
+
+
+def policy_in_words(policy: CastPolicy) -> str:
+    """What a policy without a name chooses otherwise than ``CastPolicy()`` does."""
+    chosen = ((f.name, getattr(policy, f.name), f.default) for f in fields(policy))
+    return ", ".join(f"{name} {value}" for name, value, usual in chosen if value != usual)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.policy import CastPolicy
 
 #: ``("div", "bound")``: the name of a step and its operands, numbers or names of values of the context.
 Step = tuple[float | str, ...]
@@ -79,7 +80,7 @@ class Destination:
 
     format: str
     bound: float  #: the number the engine divides amax by and clamps to; 224 on FNUZ in some engines
-    cast: str  #: name of the cast policy of the last step
+    cast: str | CastPolicy  #: the cast policy of the last step: its name, or all of it where nobody else has it
 
 
 @dataclass(frozen=True)

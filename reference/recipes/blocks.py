@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Literal
 
 from narrowgauge.contracts.recipe import Chain, Destination, Recipe, group
-from narrowgauge.reference.recipes.common import AITER, FP4, OCP_FP8, OWN_FP8, SGLANG, VLLM, nan_of_infinity
+from narrowgauge.reference.recipes.common import AITER, FP4, OCP_FP8, OWN_FP8, SGLANG, VLLM
 from narrowgauge.reference.recipes.standards import E8M0
 
 _FLT_MIN = 2.0**-126
 
 
-def _mxfp8(name: str, scale: Chain, element: Chain, source: str, amax_nan: Literal["drop", "keep"] = "keep") -> Recipe:
+def _mxfp8(name: str, scale: Chain, element: Chain, source: str, amax_nan: Literal["drop", "keep"]) -> Recipe:
     return Recipe(
         name=name,
         blocks=group(32),
         destinations=OCP_FP8,
         amax_nan=amax_nan,
-        steps=(("scale", scale), ("encode", ("stored", "recip"))),
+        steps=(("scale", scale),),
         element=element,
         scale_format=E8M0,
         scale_cast="e8m0_ceil",
@@ -65,13 +65,10 @@ def _hip(name: str, to: tuple[Destination, ...]) -> Recipe:
         name=name,
         blocks=group(32),
         destinations=to,
-        steps=(
-            ("power", ("amax", ("mul", "1/bound"), "ceil_pow2")),
-            ("scale", nan_of_infinity("power")),
-        ),
-        element=("x", ("div", "power")),
+        steps=(("scale", ("amax", ("mul", "1/bound"), "ceil_pow2")),),
+        element=("x", ("div", "scale")),
         scale_format=E8M0,
-        scale_cast="e8m0_ceil",
+        scale_cast="gfloat_nonsaturate",
         source=f"{AITER}, mx_quant_utils.h:32-50 (the scale; the element's cast is not read)",
         evidence="document",
     )
@@ -93,19 +90,27 @@ RECIPES = (
         scale_cast="e8m0_ceil",
         source=f"{VLLM}, mxfp8_utils.py:38-85 (no clamp)",
     ),
-    _mxfp8("vllm.mxfp8_triton", _LOG, _TIMES, f"{VLLM}, mxfp8_utils.py:88-147 (ROCm)", amax_nan="drop"),
+    _mxfp8(
+        "vllm.mxfp8_triton",
+        ("amax", ("at_least", _FLT_MIN), ("div", "bound"), "exp2_ceil_log2"),
+        # a multiplication by 2^-e, which gives the same
+        ("x", ("div", "stored")),
+        f"{VLLM}, mxfp8_utils.py:88-147 (ROCm)",
+        "drop",
+    ),
     _mxfp8(
         "sglang.mxfp8_kv",
         ("amax", ("at_least", 1e-30), ("div", "bound"), "exp2_ceil_log2"),
         ("x", ("div", "stored"), ("clamp_fmax_first", "bound")),
         f"{SGLANG}, mxfp8_quant_store_kv.py:44-50",
-        amax_nan="drop",
+        "drop",
     ),
     _mxfp8(
         "modelopt.mxfp8",
         ("amax", ("div", "bound"), "exp2_ceil_log2"),
         ("x", ("div", "stored"), ("clamp_keep_nan", "bound")),
         "ModelOpt a2fbac7b, mxfp8_tensor.py:43-66,144-190",
+        "keep",
     ),
     Recipe(
         name="quark.mxfp4_even",

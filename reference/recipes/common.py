@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import CHANNEL, TENSOR, TOKEN, Blocks, Chain, Destination, Step, group
+from narrowgauge.contracts.recipe import CHANNEL, TENSOR, TOKEN, Blocks, Destination, Step, group
 
 #: vLLM and SGLang hold FNUZ to 224 = 448 / 2, which keeps its codes those of OCP; the format itself reaches 240.
 ENGINE_FP8 = (
@@ -23,8 +23,3 @@ OVER_BOUND: dict[str, Step] = {"": ("div", "bound"), "_gpu": ("mul", "1/bound")}
 GIVEN: dict[str, Blocks] = {"tensor": TENSOR, "token": TOKEN, "channel": CHANNEL, "group_128": group(128)}
 TILE_128 = Blocks(128, 128, ragged=True)
 VLLM, SGLANG, AITER = "vLLM 0.33.0", "SGLang 0.5.23", "AITER e4048607"
-
-
-def nan_of_infinity(name: str) -> Chain:
-    """The value of that name, and NaN for infinity: E8M0 stores the exponent 255, which is its NaN."""
-    return (name, ("sub", name), ("add", name))

@@ -10,7 +10,6 @@ from narrowgauge.reference.recipes.common import (
     OVER_BOUND,
     SGLANG,
     TILE_128,
-    nan_of_infinity,
 )
 from narrowgauge.reference.recipes.standards import E8M0
 
@@ -32,12 +31,12 @@ def _per_token(name: str, inverse: str, source: str) -> Recipe:
     )
 
 
-def _triton(name: str, element: Chain, *power: str) -> Recipe:
+def _triton(name: str, element: Chain, power: Chain = (), encode: tuple[tuple[str, Chain], ...] = ()) -> Recipe:
     return Recipe(
         name=f"sglang.fp8_group_triton_{name}",
         blocks=group(128),
         destinations=ENGINE_FP8,
-        steps=(("scale", ("amax", _LOWEST, ("div", "bound"), *power)), _INVERSE),
+        steps=(("scale", ("amax", _LOWEST, ("div", "bound"), *power)), *encode),
         element=element,
         source=f"{_TRITON}:132-224 (scales {name.replace('_', ' ')})",
     )
@@ -64,14 +63,13 @@ def _group_ue8m0(source: str, held: str) -> Recipe:
         blocks=group(128),
         destinations=OCP_FP8,
         steps=(
-            ("power", ("amax", _LOWEST, ("mul", "1/bound"), "ceil_pow2")),
-            ("scale", nan_of_infinity("power")),
+            ("scale", ("amax", _LOWEST, ("mul", "1/bound"), "ceil_pow2")),
             # the multiplier of the exponent 255 is, by its bits, minus infinity
-            ("encode", ("power", "recip", ("zero_to", -(2.0**127)), ("mul", 4.0), ("mul", 0.25), ("round", source))),
+            ("encode", ("scale", "recip", ("zero_to", -(2.0**127)), ("mul", 4.0), ("mul", 0.25), ("round", source))),
         ),
         element=("x", ("mul", "encode"), ("round", source), (held, "bound")),
         scale_format=E8M0,
-        scale_cast="e8m0_ceil",
+        scale_cast="gfloat_nonsaturate",
         source=f"{_CSRC}/per_token_group_quant.cuh:277-407 (scale_ue8m0, {source})",
     )
 
@@ -131,9 +129,9 @@ RECIPES = (
     # __hmin2_nan keeps NaN
     _group_ue8m0("bfloat16", "at_most_or_nan"),
     _group_ue8m0("float16", "at_most"),
-    _triton("row_major", ("x", ("mul", "encode"), ("clamp_fmax_first", "bound"))),
+    _triton("row_major", ("x", ("mul", "encode"), ("clamp_fmax_first", "bound")), encode=(_INVERSE,)),
     _triton("column_major", ("x", ("div", "scale"), ("clamp_fmax_first", "bound"))),
-    _triton("column_major_ue8m0", ("x", ("div", "scale"), ("clamp_fmax_first", "bound")), "exp2_ceil_log2"),
+    _triton("column_major_ue8m0", ("x", ("div", "scale"), ("clamp_fmax_first", "bound")), ("exp2_ceil_log2",)),
     *(_native(f"tensor{on}", TENSOR, over) for on, over in OVER_BOUND.items()),
     *(_native(f"token{on}", TOKEN, over) for on, over in OVER_BOUND.items()),
     *(_static(name, blocks) for name, blocks in GIVEN.items() if name in ("tensor", "token")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import TENSOR, Chain, Destination, Recipe, group
 from narrowgauge.reference.recipes.common import FP4, OCP_FP8, SGLANG
 from narrowgauge.reference.recipes.standards import E8M0
@@ -10,7 +11,7 @@ _MXFP4, _KVFP4 = f"{SGLANG}, mxfp4_tensor.py", f"{SGLANG}, kvfp4_tensor.py"
 _POOL = f"{SGLANG}, memory_pool.py"
 
 
-def _mxfp4(name: str, columns: int, cast: str, power: Chain, element: Chain, source: str) -> Recipe:
+def _mxfp4(name: str, columns: int, cast: CastPolicy, power: Chain, element: Chain, source: str) -> Recipe:
     """What is no number as an exponent becomes the byte 0 (left open by C; torch on x86), and a NaN code is 0."""
     return Recipe(
         name=f"sglang.{name}",
@@ -53,7 +54,7 @@ RECIPES = (
     _mxfp4(
         "mxfp4_util",
         32,
-        "e2m1_toward",
+        CastPolicy("nearest_zero", nan="zero"),
         (
             "amax",
             ("div", "bound"),
@@ -67,7 +68,7 @@ RECIPES = (
     _mxfp4(
         "mxfp4_rne",
         32,
-        "e2m1_one_zero",
+        CastPolicy(nan="zero", negative_zero="drop"),
         # NaN as bits becomes an infinity
         (
             "amax",
@@ -83,7 +84,7 @@ RECIPES = (
     _mxfp4(
         "fp4_kv_block16",
         16,
-        "e2m1_away",
+        CastPolicy("nearest_away", nan="zero"),
         ("amax", ("div", "bound"), _LEAST, "exp2_ceil_log2"),
         (*_BY_SIGN, ("zero_to", 0.0)),
         f"{_KVFP4}:50-101 (under torch.compile, in float32)",
@@ -91,7 +92,7 @@ RECIPES = (
     _mxfp4(
         "fp4_kv_block16_eager",
         16,
-        "e2m1_away",
+        CastPolicy("nearest_away", nan="zero"),
         ("amax", ("div", "bound"), ("round", "source"), _LEAST, ("round", "source"), ("exp2_ceil_log2_in", "source")),
         (*_BY_SIGN, ("round", "source"), ("zero_to", 0.0)),
         f"{_KVFP4}:50-101 (eager, in the format of x)",

@@ -9,7 +9,8 @@ from __future__ import annotations
 from narrowgauge.contracts.recipe import Blocks, Chain, Destination, Recipe, Step
 from narrowgauge.reference.recipes.common import VLLM
 
-_COLUMN = Blocks(128, 1)
+#: GPTQ's last group may be smaller; the others ask for whole ones
+_COLUMN = Blocks(128, 1, ragged=True)
 #: codes from 0 to 15, in which 8 or a zero point stands for 0
 _UINT4 = (Destination("uint4", 15.0, "integer_nearest"),)
 _VLLM, _AWQ = f"{VLLM}, quant_utils.py:701-793", "llm-awq 02c1dd65, awq/quantize/quantizer.py"

@@ -72,9 +72,6 @@ MEANT: dict[str, dict[str, Policy]] = {
     "amd_native_clamped": _of((*OCP, *FNUZ), CLAMPED),
     "integer_nearest": _of(INTEGERS, PLAIN | {"nan": "zero"}),
     "integer_away": _of(INTEGERS, PLAIN | {"nan": "zero", "rounding": "nearest_away"}),
-    "e2m1_away": {"float4_e2m1fn": PLAIN | {"rounding": "nearest_away", "nan": "zero"}},
-    "e2m1_toward": {"float4_e2m1fn": PLAIN | {"rounding": "nearest_zero", "nan": "zero"}},
-    "e2m1_one_zero": {"float4_e2m1fn": PLAIN | {"nan": "zero", "negative_zero": "drop"}},
     "integer_truncated": _of(INTEGERS, PLAIN | {"nan": "zero", "rounding": "toward_zero"}),
 }
 #: one choice changed at a time, and combinations in which two choices meet in one value
