@@ -8,9 +8,9 @@ from narrowgauge.reference.recipes.common import AITER, OWN_FP8
 _INT8 = (Destination("int8", 127.0, "integer_truncated"),)
 _TRITON, _HIP = f"{AITER}, quant/quant.py", f"{AITER}, quant_kernels.cu"
 
-#: no clamp: what an infinity becomes is said by Triton's own cast
+#: no clamp: what an infinity becomes is said by the cast, which is gfx950's for the one and Triton's for the other
 _CAST = (
-    Destination("float8_e4m3fn", 448.0, "triton_amd_ocp"),
+    Destination("float8_e4m3fn", 448.0, "amd_native_clamped"),
     Destination("float8_e4m3fnuz", 240.0, "triton_amd_fnuz"),
 )
 

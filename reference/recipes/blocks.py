@@ -11,11 +11,18 @@ from narrowgauge.reference.recipes.standards import E8M0
 _FLT_MIN = 2.0**-126
 
 
-def _mxfp8(name: str, scale: Chain, element: Chain, source: str, amax_nan: Literal["drop", "keep"]) -> Recipe:
+def _mxfp8(
+    name: str,
+    scale: Chain,
+    element: Chain,
+    source: str,
+    amax_nan: Literal["drop", "keep"],
+    to: tuple[Destination, ...] = OCP_FP8,
+) -> Recipe:
     return Recipe(
         name=name,
         blocks=group(32),
-        destinations=OCP_FP8,
+        destinations=to,
         amax_nan=amax_nan,
         steps=(("scale", scale),),
         element=element,
@@ -25,11 +32,15 @@ def _mxfp8(name: str, scale: Chain, element: Chain, source: str, amax_nan: Liter
     )
 
 
-def _mxfp4(name: str, scale: Chain, encode: Chain, element: Chain, source: str) -> Recipe:
+def _mxfp4(
+    name: str, scale: Chain, encode: Chain, element: Chain, source: str, amax_nan: Literal["drop", "all"] = "drop"
+) -> Recipe:
+    """NVIDIA's NaN, the maximum of NaN alone, is carried past the sign by what is added to it: as bits it is 0."""
     return Recipe(
         name=name,
         blocks=group(32),
         destinations=FP4,
+        amax_nan=amax_nan,
         steps=(("scale", scale), ("encode", encode)),
         element=element,
         scale_format=E8M0,
@@ -38,7 +49,13 @@ def _mxfp4(name: str, scale: Chain, encode: Chain, element: Chain, source: str) 
     )
 
 
-def _nvfp4(name: str, steps: tuple[tuple[str, Chain], ...], element: Chain, source: str, **more: str) -> Recipe:
+def _nvfp4(
+    name: str,
+    steps: tuple[tuple[str, Chain], ...],
+    element: Chain,
+    source: str,
+    amax_nan: Literal["keep", "all"] = "all",
+) -> Recipe:
     return Recipe(
         name=name,
         blocks=group(16),
@@ -49,12 +66,13 @@ def _nvfp4(name: str, steps: tuple[tuple[str, Chain], ...], element: Chain, sour
         scale_format="float8_e4m3fn",
         scale_cast="ptx_satfinite",
         source=source,
-        amax_nan="keep" if more.get("amax_nan") == "keep" else "drop",
+        amax_nan=amax_nan,
     )
 
 
 #: to a power of two of amax by the mantissa of E2M1, two binades down
 _EVEN: Chain = ("amax", ("even_pow2", 1), ("mul", 0.25))
+_UNLESS_SUBNORMAL: Chain = ("stored", "floor_pow2", "recip_or_zero")
 _LOG: Chain = ("amax", ("at_least_or_nan", _FLT_MIN), ("div", "bound"), "exp2_ceil_log2")
 _TIMES: Chain = ("x", ("mul", "encode"))
 
@@ -97,6 +115,7 @@ RECIPES = (
         ("x", ("div", "stored")),
         f"{VLLM}, mxfp8_utils.py:88-147 (ROCm)",
         "drop",
+        (Destination("float8_e4m3fn", 448.0, "amd_native_clamped"),),
     ),
     _mxfp8(
         "sglang.mxfp8_kv",
@@ -127,11 +146,12 @@ RECIPES = (
         # the exponent is an integer: what the rounding carries to 255 is 253, as is an infinite amax
         (*_EVEN, ("not_finite_to", 2.0**126)),
         # the exponent 0 as float32 bits is 0, and so are the codes of such a block
-        ("stored", "floor_pow2", "recip_or_zero"),
+        _UNLESS_SUBNORMAL,
         _TIMES,
         f"{VLLM}, nvfp4_utils.cuh:245-278",
     ),
-    _mxfp4("vllm.mxfp4_triton", _EVEN, ("stored", "recip_or_zero"), _TIMES, f"{VLLM}, mxfp4_utils.py:255-348"),
+    # exp2(-127) is 0 on NVIDIA, and so are the codes of such a block
+    _mxfp4("vllm.mxfp4_triton", _EVEN, _UNLESS_SUBNORMAL, _TIMES, f"{VLLM}, mxfp4_utils.py:255-348"),
     # the integer path has no NaN: 1.5 is what its bits become
     _mxfp4(
         "aiter.mxfp4_triton",
@@ -139,6 +159,7 @@ RECIPES = (
         ("stored", "recip"),
         (*_TIMES, ("nan_to", 1.5)),
         f"{AITER}, quant.py:98-190 (EVEN)",
+        "all",
     ),
     *(_hip(f"aiter.mx{name}_hip", to) for name, to in (("fp8", OWN_FP8), ("fp4", FP4))),
     _nvfp4(
@@ -167,7 +188,8 @@ RECIPES = (
             # the reciprocal of 0 is that of 1e8
             ("encode", ("global_scale", "recip", ("mul", "stored"), ("zero_to", 1e8), "recip")),
         ),
-        ("x", ("mul", "encode"), ("clamp_keep_nan", "bound")),
+        # a sign is that of a number above or below 0
+        ("x", ("mul", "encode"), ("clamp_keep_nan", "bound"), ("zero_to", 0.0)),
         f"{VLLM}, nvfp4_emulation_utils.py:684-723",
         amax_nan="keep",
     ),
@@ -178,7 +200,7 @@ RECIPES = (
             ("encode", ("global_scale", ("div", "stored"), ("zero_where_zero", "stored"))),
         ),
         # NaN is clamped to -6
-        ("x", ("mul", "encode"), ("clamp_fmax_first", "bound")),
+        ("x", ("mul", "encode"), ("clamp_fmax_first", "bound"), ("zero_to", 0.0)),
         f"{VLLM}, nvfp4_emulation_utils.py:380-430",
     ),
     # no scale of the tensor and no guard: a block of zeros divides 0 by 0, whose bits become 1.5

@@ -101,6 +101,7 @@ RECIPES = (
         name="sglang.nvfp4_kv_sm90",
         blocks=group(16),
         destinations=FP4,
+        amax_nan="all",
         inputs=("global_scale",),
         steps=(
             ("inverse", ("global_scale", "recip")),
@@ -125,6 +126,14 @@ RECIPES = (
         ),
         element=("x", ("mul", "encode"), ("at_least", -128.0), ("at_most", "bound")),
         source=f"{SGLANG}, kernels/jit/csrc/gemm/per_token_group_quant.cuh:62-71,277-407",
+    ),
+    Recipe(
+        name="sglang.int8_group_triton",
+        blocks=group(128),
+        destinations=(Destination("int8", 127.0, "integer_truncated"),),
+        steps=(("scale", ("amax", ("at_least", 1e-10), ("div", "bound"))), ("encode", ("scale", "recip"))),
+        element=("x", ("mul", "encode"), ("clamp_fmax_first", "bound")),
+        source=f"{SGLANG}, fp8_kernel.py:132-224 (to int8)",
     ),
     # no minimum: a group of zeros has the scale 0
     Recipe(

@@ -20,6 +20,7 @@ def _downcast(name: str, to: tuple[Destination, ...], power: str, element: Chain
         name=f"{name}{'' if power == 'ceil_pow2' else '_down'}",
         blocks=group(32),
         destinations=to,
+        amax_nan="all",
         # the bits are stored as they are: an infinite amax as 255
         steps=(("scale", ("amax", ("div", "bound"), power)), ("encode", ("scale", "recip_or_zero"))),
         element=element,

@@ -1,7 +1,8 @@
 """vLLM's float8 quantizers: CUDA, torch and Triton.
 
-What torch runs eagerly on a GPU multiplies by the reciprocal of a Python number where a CPU divides by it (PyTorch,
-aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu): such a path is two recipes, the second of which ends in "_gpu".
+On a GPU torch multiplies by the reciprocal of a Python number where a CPU divides by it, eagerly (PyTorch,
+aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu) and compiled (torch/_inductor/lowering.py, div_prim): such a path is
+two recipes, of which that of the GPU ends in "_gpu".
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ def _nvfp4(name: str, largest: Chain, source: str) -> Recipe:
         name=f"vllm.nvfp4_kv{name}",
         blocks=group(16),
         destinations=FP4,
+        amax_nan="all",
         inputs=("global_scale",),
         steps=(
             ("inverse", ("global_scale", "recip")),
