@@ -140,6 +140,8 @@ def block_values(
         values[name] = np.broadcast_to(np.asarray(run_chain(chain, values, steps), np.float32), shape)
         if name in RETURNED:
             values[f"{name} as stored"] = _stored(name, values[name], recipe)
+        if name == "zero_point":  # what is added is the int32 that is stored
+            values[name] = decode_values(values["zero_point as stored"])
         if name == "scale":
             values["stored"] = to_float32(values["scale as stored"])
     return values
