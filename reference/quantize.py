@@ -92,14 +92,17 @@ def _blocked(band: npt.NDArray[Any], blocks: Blocks, grid_columns: int) -> npt.N
 
 def _amax(matrix: F32, blocks: Blocks, grid: tuple[int, int], nan: str) -> F32:
     """The largest magnitude of each block: by patterns, which are ordered as magnitudes are, NaN above infinity."""
-    found = np.zeros(grid, np.uint32)
+    found, least = np.zeros(grid, np.uint32), np.full(grid, _MAGNITUDE if matrix.size else 0, np.uint32)
     for rows, places in _bands(matrix, blocks):
         magnitude = matrix[rows].view(np.uint32) & _MAGNITUDE
-        if nan == "drop":
+        if nan == "all":
+            smallest = _blocked(magnitude, blocks, grid[1]).min(axis=(1, 3), initial=_MAGNITUDE)
+            np.minimum(least[places], smallest, out=least[places])
+        if nan != "keep":
             magnitude[magnitude > _INFINITY] = 0
         largest = _blocked(magnitude, blocks, grid[1]).max(axis=(1, 3), initial=0)
         np.maximum(found[places], largest, out=found[places])
-    found[found > _INFINITY] = 0x7FC00000
+    found[(found > _INFINITY) | ((nan == "all") & (least > _INFINITY))] = 0x7FC00000
     return found.view(np.float32)
 
 
@@ -140,6 +143,8 @@ def block_values(
         values[name] = np.broadcast_to(np.asarray(run_chain(chain, values, steps), np.float32), shape)
         if name in RETURNED:
             values[f"{name} as stored"] = _stored(name, values[name], recipe)
+        if name == "zero_point":  # what is added is the int32 that is stored
+            values[name] = decode_values(values["zero_point as stored"])
         if name == "scale":
             values["stored"] = to_float32(values["scale as stored"])
     return values

@@ -72,6 +72,11 @@ def _exp2(exponent: Any) -> F32:
     return np.where(np.isnan(e), np.float32(np.nan), power).astype(np.float32)
 
 
+def _ceil_log2_rounded(x: Any, format_name: str) -> F32:
+    """2 to the logarithm rounded to a format and then up: in 16 bits it falls on a whole number sooner."""
+    return _exp2(np.ceil(_round(_log2(x), format_name)))
+
+
 def _half_away(x: Any) -> F32:
     """To the nearest whole number, halves away from zero. Through float64, where x + 0.5 is exact."""
     wide = np.asarray(x, np.float64)
@@ -123,6 +128,8 @@ STEPS: dict[str, Callable[..., Any]] = {
     "even_pow2": _even_pow2,
     "exp2_ceil_log2": lambda x: _exp2(np.ceil(_log2(x))),
     "exp2_floor_log2": lambda x: _exp2(np.floor(_log2(x))),
+    "exp2_ceil_log2_in": _ceil_log2_rounded,
+    "abs": np.abs,
     "rint": np.rint,
     "half_away": _half_away,
     "add_half_and_cut": _add_half_and_cut,

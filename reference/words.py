@@ -34,6 +34,8 @@ WORDS: dict[str, str] = {
     "even_pow2": "to a power of two, up from half a unit of {} mantissa bits",
     "exp2_ceil_log2": "up to a power of two, by exp2(ceil(log2))",
     "exp2_floor_log2": "down to a power of two, by exp2(floor(log2))",
+    "exp2_ceil_log2_in": "up to a power of two, by exp2(ceil(log2)) in {}",
+    "abs": "without its sign",
     "rint": "to the nearest whole number, ties to even",
     "half_away": "to the nearest whole number, ties away from 0",
     "add_half_and_cut": "plus a half away from 0, then cut",
@@ -43,7 +45,7 @@ WORDS: dict[str, str] = {
     "clamp_keep_nan": "held to ±{} (NaN stays)",
 }
 #: what becomes of NaN elements when the largest magnitude is sought
-AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN"}
+AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN", "all": "NaN counts as nothing, unless all are NaN"}
 
 
 def in_words(chain: Chain) -> str:

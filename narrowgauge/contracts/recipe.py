@@ -99,7 +99,8 @@ class Recipe:
     steps: tuple[tuple[str, Chain], ...]
     element: Chain  #: from "x" to what the last cast is given
     source: str  #: where the engine does this: file and lines; or clause of a specification
-    amax_nan: Literal["drop", "keep"] = "drop"  #: fmax seeded with 0 drops NaN elements
+    #: fmax seeded with 0 drops NaN elements; without a seed, a block of nothing else ("all") stays NaN
+    amax_nan: Literal["drop", "keep", "all"] = "drop"
     inputs: tuple[str, ...] = ()  #: given beside x: names of ``INPUTS``
     scale_format: str = "float32"
     scale_cast: str = "ieee"  #: name of the cast policy by which the scale is stored

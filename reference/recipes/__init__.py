@@ -13,17 +13,35 @@ from narrowgauge.reference.recipes import (
     modelopt,
     quark,
     sglang,
+    sglang_blocks,
     standards,
     torchao,
     transformer_engine,
+    triton_kernels,
     vllm,
+    vllm_cache,
+    weights,
 )
 
-_LIBRARIES = (torchao, compressed_tensors, modelopt, quark, microxcaling, transformer_engine)
-
-RECIPES: dict[str, Recipe] = {
-    r.name: r for module in (standards, vllm, sglang, aiter, blocks, integers, *_LIBRARIES) for r in module.RECIPES
-}
+_MODULES = (
+    standards,
+    vllm,
+    vllm_cache,
+    sglang,
+    sglang_blocks,
+    aiter,
+    triton_kernels,
+    blocks,
+    integers,
+    weights,
+    torchao,
+    compressed_tensors,
+    modelopt,
+    quark,
+    microxcaling,
+    transformer_engine,
+)
+RECIPES: dict[str, Recipe] = {r.name: r for module in _MODULES for r in module.RECIPES}
 
 
 def recipe_named(name: str) -> Recipe:

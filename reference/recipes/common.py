@@ -17,6 +17,8 @@ OWN_FP8 = (
 OCP_FP8 = ENGINE_FP8[:1]
 FP4 = (Destination("float4_e2m1fn", 6.0, "ptx_satfinite"),)
 
+#: amax over the bound where torch runs eagerly, by the ending of a recipe's name: a GPU multiplies by a reciprocal
+OVER_BOUND: dict[str, Step] = {"": ("div", "bound"), "_gpu": ("mul", "1/bound")}
 #: granularities of a scale that is given, by the ending of a recipe's name
 GIVEN: dict[str, Blocks] = {"tensor": TENSOR, "token": TOKEN, "channel": CHANNEL, "group_128": group(128)}
 TILE_128 = Blocks(128, 128, ragged=True)

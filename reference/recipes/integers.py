@@ -22,14 +22,28 @@ def _static(name: str, blocks: Blocks) -> Recipe:
     )
 
 
-def _group(name: str, chain: Chain, source: str) -> Recipe:
+def _group(name: str, chain: Chain, source: str, *encode: tuple[str, Chain]) -> Recipe:
     return Recipe(
         name=f"vllm.int8_group{name}",
         blocks=group(128),
         destinations=_CUT,
-        steps=(("scale", ("amax", ("at_least", 1e-10), ("div", "bound"))), ("encode", ("scale", "recip"))),
+        steps=(("scale", ("amax", ("at_least", 1e-10), ("div", "bound"))), *encode),
         # from -128, which only a NaN reaches: amax is below
         element=(*chain, ("at_least", -128.0), ("at_most", "bound")),
+        source=source,
+    )
+
+
+def _triton_token(name: str, source: str) -> Recipe:
+    return Recipe(
+        name=name,
+        blocks=TOKEN,
+        destinations=(Destination("int8", 127.0, "integer_away"),),
+        steps=(
+            ("scale", ("amax", ("at_least", 1e-10), ("div", "bound"))),
+            ("encode", ("amax", ("at_least", 1e-10), ("rdiv", "bound"))),
+        ),
+        element=("x", ("mul", "encode")),
         source=source,
     )
 
@@ -72,17 +86,20 @@ RECIPES = (
         element=("x", ("mul", "encode"), *_WITH_ZERO),
         source=f"{_SCALED}:211-261",
     ),
-    _group("", ("x", ("mul", "encode")), f"{VLLM}, per_token_group_quant.cu:89-90"),
+    _group("", ("x", ("mul", "encode")), f"{VLLM}, per_token_group_quant.cu:89-90", ("encode", ("scale", "recip"))),
     _group("_triton", ("x", ("div", "scale")), f"{VLLM}, int8_utils.py:121-128; {SGLANG}, int8_kernel.py:94-133"),
+    _triton_token("sglang.int8_per_token", f"{SGLANG}, int8_kernel.py:21-55"),
+    _triton_token("vllm.int8_per_token_triton", f"{VLLM}, int8_utils.py:35-60"),
+    # fused with an RMSNorm, whose result is the 16-bit x; float8 is vllm.fp8_per_token_dynamic, and static as unfused
     Recipe(
-        name="sglang.int8_per_token",
+        name="vllm.int8_rms_norm_token",
         blocks=TOKEN,
-        destinations=(Destination("int8", 127.0, "integer_away"),),
+        destinations=_INT8,
         steps=(
-            ("scale", ("amax", ("at_least", 1e-10), ("div", "bound"))),
-            ("encode", ("amax", ("at_least", 1e-10), ("rdiv", "bound"))),
+            ("scale", ("amax", ("div", "bound"), ("at_least", 2.0**-23))),
+            ("encode", ("scale", "recip")),
         ),
         element=("x", ("mul", "encode")),
-        source=f"{SGLANG}, int8_kernel.py:21-55",
+        source=f"{VLLM}, fused_kernels/layernorm_utils.cuh:90-193, utils.cuh:41-60",
     ),
 )

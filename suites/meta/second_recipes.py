@@ -102,10 +102,11 @@ def code(x: Number, format: str) -> int:
 
 @dataclass(frozen=True)
 class Answer:
-    """Codes of a block, and the scale as the code of its format."""
+    """Codes of a block, the scale as the code of its format, and the zero point as one of int32."""
 
     codes: list[int]
     scale: int
+    zero_point: int | None = None
 
 
 Rule = Callable[[Block, str, str, Given], Answer]  # the block, its format, the destination, what is given
@@ -319,10 +320,14 @@ def bounded_token(block: Block, source: str, format: str, given: Given) -> Answe
 
 
 def triton_kernels(block: Block, source: str, format: str, given: Given) -> Answer:
-    """RCEIL by bits, whose infinity is stored as 255; the multiplier is then 1/inf, which is 0."""
-    if amax_keep(block).kind == "inf":
-        return Answer([code(multiply(x, _ZERO), format) for x in block], 255)
-    return microscaled(rceil_rule(448))(block, source, format, given)
+    """RCEIL by bits: (bits + 0x7FFFFF) & 0x7F800000 of amax/448, whose exponent field is stored as it is.
+
+    So an infinity is stored as 255, and the least scale of anything but zeros is 2**-126. The multiplier is the
+    reciprocal of those bits as a float32, and 0 where they are 0. tl.max drops NaN, unless there is nothing else.
+    """
+    bits = (float32_bits(divide(amax_drop(block), whole_number(448))) + 0x7FFFFF) & 0x7F800000
+    factor = divide(_ONE, decode(bits, "float32")) if bits else _ZERO
+    return Answer([code(multiply(x, factor), format) for x in block], bits >> 23)
 
 
 def mxint8(block: Block, source: str, format: str, given: Given) -> Answer:
@@ -384,8 +389,6 @@ SECOND: Mapping[str, Rule] = {
     "sglang.fp8_block": fp8(over(eps_keep(1e-4)), "inverse", "none"),
     "sglang.fp8_block_ue8m0": fp8(up_to_power(over(eps_keep(1e-4)), ceil_log2, power(127)), "inverse", "none"),
     "aiter.fp8_triton": fp8(over(amax_drop), "inverse", "none", fnuz=240),
-    "aiter.fp8_hip_token": fp8(times(amax_drop), "inverse", "none", fnuz=240),
-    "aiter.fp8_hip_group": fp8(times(eps(1e-10)), "inverse", "none", fnuz=240),
     "aiter.int8_triton": int8(over(amax_drop), "inverse", "toward_zero"),
     "vllm.int8_static_tensor": int8(None, "division", "nearest_even"),
     "vllm.int8_static_token": int8(None, "division", "nearest_even"),
