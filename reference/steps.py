@@ -77,6 +77,11 @@ def _ceil_log2_rounded(x: Any, format_name: str) -> F32:
     return _exp2(np.ceil(_round(_log2(x), format_name)))
 
 
+def _floor_log2_rounded(x: Any, format_name: str) -> F32:
+    """The same, then down."""
+    return _exp2(np.floor(_round(_log2(x), format_name)))
+
+
 def _half_away(x: Any) -> F32:
     """To the nearest whole number, halves away from zero. Through float64, where x + 0.5 is exact."""
     wide = np.asarray(x, np.float64)
@@ -129,6 +134,7 @@ STEPS: dict[str, Callable[..., Any]] = {
     "exp2_ceil_log2": lambda x: _exp2(np.ceil(_log2(x))),
     "exp2_floor_log2": lambda x: _exp2(np.floor(_log2(x))),
     "exp2_ceil_log2_in": _ceil_log2_rounded,
+    "exp2_floor_log2_in": _floor_log2_rounded,
     "abs": np.abs,
     "rint": np.rint,
     "half_away": _half_away,

@@ -35,6 +35,7 @@ WORDS: dict[str, str] = {
     "exp2_ceil_log2": "up to a power of two, by exp2(ceil(log2))",
     "exp2_floor_log2": "down to a power of two, by exp2(floor(log2))",
     "exp2_ceil_log2_in": "up to a power of two, by exp2(ceil(log2)) in {}",
+    "exp2_floor_log2_in": "down to a power of two, by exp2(floor(log2)) in {}",
     "abs": "without its sign",
     "rint": "to the nearest whole number, ties to even",
     "half_away": "to the nearest whole number, ties away from 0",

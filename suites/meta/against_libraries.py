@@ -32,8 +32,6 @@ Mask = npt.NDArray[np.bool_]
 LIBRARIES = ("torchao", "compressed_tensors", "modelopt", "quark", "microxcaling")
 #: what is given to a recipe that takes it
 GIVEN = {"scale": 0.0371, "global_scale": 37.3}
-#: torch's names
-SOURCES = {"float32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
 
 
 @dataclass
@@ -81,7 +79,7 @@ def compare(name: str, call: Any, format_name: str, source: str) -> Count:
     given = {key: np.full((1, 1), GIVEN[key], np.float32) for key in recipe.inputs}
     for x in matrices(recipe, format_name, source):
         patterns = torch.from_numpy(x.data.view(f"int{x.data.itemsize * 8}").copy())
-        tensor = patterns.view(getattr(torch, SOURCES[source]))
+        tensor = patterns.view(getattr(torch, source))
         got = call(tensor, format_name, {key: torch.from_numpy(value) for key, value in given.items()})
         coded = {key: Coded("float32", value.view(np.uint32)) for key, value in given.items()}
         _add(count, got, quantize(x, recipe, format_name, given=coded), recipe)
@@ -101,15 +99,17 @@ def _add(count: Count, got: Mapping[str, Array], want: Mapping[str, Coded], reci
 
 
 def _meaningful(got: Mapping[str, Array], want: Mapping[str, Coded], recipe: Recipe, fmt: Format) -> Mask:
-    """Where a code stands for a number: a NaN, or an element of a block whose scale is NaN, has none in fp4 and fp6."""
+    """Where a code stands for a number.
+
+    In fp4, fp6 and integers a NaN has no code, and in fp4 and fp6 what is in a block whose scale is NaN has none. Of a
+    library that answers dequantized numbers an infinity is left out too, where it is only the dequantized one's.
+    """
     means = np.ones(want["codes"].shape, np.bool_)
-    if nan_code(fmt) >= 0 or fmt.family == "integer":
-        return means
-    if "elements" in got:
-        means &= ~np.isnan(got["elements"])
-    if "scale" in want:
+    if "elements" in got and (nan_code(fmt) < 0 or recipe.blocks.columns == 32):
+        means &= ~np.isnan(got["elements"]) | np.isnan(to_float32(want["codes"]))
+    if "scale" in want and nan_code(fmt) < 0 and fmt.family != "integer":
         lost = np.isnan(to_float32(want["scale"]))
-        rows, columns = (each or size for each, size in zip((recipe.blocks.rows, recipe.blocks.columns), means.shape))
+        rows, columns = (b or size for b, size in zip((recipe.blocks.rows, recipe.blocks.columns), means.shape, strict=True))
         means &= ~lost.repeat(rows, 0).repeat(columns, 1)[: means.shape[0], : means.shape[1]]
     return means
 
@@ -142,7 +142,7 @@ def report(library: str) -> Iterator[str | Count]:
     yield f"{module.PACKAGE} {found or 'not installed'}"
     for name, call in module.calls().items() if found else ():
         for destination in RECIPES[name].destinations:
-            for source in SOURCES:
+            for source in module.SOURCES:
                 try:
                     yield compare(name, call, destination.format, source)
                 except Exception as error:

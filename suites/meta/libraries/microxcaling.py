@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 PACKAGE = "mx"
+SOURCES = ("float32",)  # what it is used with
 _ELEMENTS = {
     "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "float6_e2m3fn": "fp6_e2m3",
     "float6_e3m2fn": "fp6_e3m2", "float4_e2m1fn": "fp4_e2m1", "int8": "int8",
@@ -30,6 +31,7 @@ def _mx(x: Any, format_name: str, given: Any, rounding: str) -> dict[str, Any]:
     exponent = _shared_exponents(x.float().unflatten(-1, (-1, 32)), axes=[2]).squeeze(-1) - emax
     lost = exponent.isnan() | (exponent > 127)
     exponent = torch.where(lost, 128, exponent.clamp(min=-127))
-    values = (found.unflatten(-1, (-1, 32)) / torch.exp2(exponent.double()).unsqueeze(-1)).flatten(-2)
-    scale = (exponent + 127).to(torch.uint8).numpy()
-    return {"elements": (values * 64 if format_name == "int8" else values).float().numpy(), "scale": scale}
+    each = torch.exp2(exponent.double()) / (64 if format_name == "int8" else 1)
+    values = (found.unflatten(-1, (-1, 32)) / each.unsqueeze(-1)).flatten(-2).float().numpy()
+    values[found.isinf().numpy()] = float("nan")  # beyond float32, in which it is dequantized
+    return {"elements": values, "scale": (exponent + 127).to(torch.uint8).numpy()}

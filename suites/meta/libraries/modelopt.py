@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 PACKAGE = "nvidia-modelopt"
+SOURCES = ("float32", "bfloat16", "float16")
 
 
 def calls() -> dict[str, Any]:

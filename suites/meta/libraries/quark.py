@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 PACKAGE = "amd-quark"
+#: dequantized values are in the format of x, and float16 has not the range for them
+SOURCES = ("float32", "bfloat16")
 _ELEMENTS = {
     "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "float6_e2m3fn": "fp6_e2m3",
     "float6_e3m2fn": "fp6_e3m2", "float4_e2m1fn": "fp4", "int8": "int8",
@@ -25,13 +27,15 @@ def _mx(x: Any, format_name: str, given: Any, mode: str) -> dict[str, Any]:
     from quark.torch.kernel.hw_emulation.hw_emulation_interface import fake_quantize_mx
     from quark.torch.utils.numerics import to_e8m0_uint8
 
-    element = _ELEMENTS[format_name]
+    element, whole = _ELEMENTS[format_name], format_name == "int8"
     found = fake_quantize_mx(x, -1, 32, mode, mx_element_dtype=element).double()
     scale = _scale(x, element, mode)
-    values = (found.unflatten(-1, (-1, 32)) / scale.double().unsqueeze(-1)).flatten(-2)
+    each = (scale.float() / 64).clamp(min=2.0**-126) if whole else scale  # as fake_quantize_per_channel_affine has it
+    values = (found.unflatten(-1, (-1, 32)) / each.double().unsqueeze(-1)).flatten(-2).float().numpy()
+    values[found.isinf().numpy()] = float("nan")  # beyond the format of x, in which it is dequantized
     stored = to_e8m0_uint8(scale).numpy()
     stored[~scale.isfinite().numpy()] = 255
-    return {"elements": (values * 64 if format_name == "int8" else values).float().numpy(), "scale": stored}
+    return {"elements": values, "scale": stored}
 
 
 def _scale(x: Any, element: str, mode: str) -> Any:
@@ -39,7 +43,7 @@ def _scale(x: Any, element: str, mode: str) -> Any:
     from quark.torch.quantization.config.type import Dtype
     from quark.torch.quantization.observer.observer import PerBlockMXObserver
 
-    amax = x.float().abs().unflatten(-1, (-1, 32)).amax(-1)
+    amax = x.abs().unflatten(-1, (-1, 32)).amax(-1)
     spec = SimpleNamespace(dtype=None, mx_element_dtype=Dtype(element))
     observer = SimpleNamespace(qspec=spec, scale_calculation_mode=mode)
     return PerBlockMXObserver.get_scale(observer, amax, 2.0**-23, "e8m0")

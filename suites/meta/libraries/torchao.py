@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 PACKAGE = "torchao"
+SOURCES = ("float32", "bfloat16", "float16")
 _MX = {
     "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2", "float6_e2m3fn": "fp6_e2m3",
     "float6_e3m2fn": "fp6_e3m2", "float4_e2m1fn": "float4_e2m1fn_x2",
