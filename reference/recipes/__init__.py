@@ -17,7 +17,8 @@ from narrowgauge.reference.recipes import (
     weights,
 )
 
-_MODULES = (
+#: files of the catalogue, in the order in which people see them
+MODULES = (
     standards,
     vllm,
     vllm_cache,
@@ -29,7 +30,7 @@ _MODULES = (
     integers,
     weights,
 )
-RECIPES: dict[str, Recipe] = {r.name: r for module in _MODULES for r in module.RECIPES}
+RECIPES: dict[str, Recipe] = {r.name: r for module in MODULES for r in module.RECIPES}
 
 
 def recipe_named(name: str) -> Recipe:
