@@ -23,7 +23,8 @@ from narrowgauge.reference.recipes import (
     weights,
 )
 
-_MODULES = (
+#: files of the catalogue, in the order in which people see them
+MODULES = (
     standards,
     vllm,
     vllm_cache,
@@ -41,7 +42,7 @@ _MODULES = (
     microxcaling,
     transformer_engine,
 )
-RECIPES: dict[str, Recipe] = {r.name: r for module in _MODULES for r in module.RECIPES}
+RECIPES: dict[str, Recipe] = {r.name: r for module in MODULES for r in module.RECIPES}
 
 
 def recipe_named(name: str) -> Recipe:
