@@ -36,7 +36,7 @@ def _of_bits(bits: npt.NDArray[Any]) -> F32:
 
 
 def _round(x: Any, format_name: str) -> Any:
-    """To the nearest value of a 16-bit format, ties to even; beyond its largest, infinity. float32 is left alone."""
+    """To the nearest value of a format, ties to even; beyond its largest, infinity, or NaN. float32 is left alone."""
     if format_name == "float32":
         return x
     nearest = CastPolicy(overflow="special", infinity="special")
@@ -70,6 +70,16 @@ def _exp2(exponent: Any) -> F32:
     whole = np.clip(np.where(np.isnan(e), 0, e), -200, 200).astype(np.int32)
     power = np.ldexp(np.float64(1), whole).astype(np.float32)
     return np.where(np.isnan(e), np.float32(np.nan), power).astype(np.float32)
+
+
+def _ceil_log2_rounded(x: Any, format_name: str) -> F32:
+    """2 to the logarithm rounded to a format and then up: in 16 bits it falls on a whole number sooner."""
+    return _exp2(np.ceil(_round(_log2(x), format_name)))
+
+
+def _floor_log2_rounded(x: Any, format_name: str) -> F32:
+    """The same, then down."""
+    return _exp2(np.floor(_round(_log2(x), format_name)))
 
 
 def _half_away(x: Any) -> F32:
@@ -145,6 +155,9 @@ STEPS: dict[str, Callable[..., Any]] = {
     "even_pow2": _even_pow2,
     "exp2_ceil_log2": lambda x: _exp2(np.ceil(_log2(x))),
     "exp2_floor_log2": lambda x: _exp2(np.floor(_log2(x))),
+    "exp2_ceil_log2_in": _ceil_log2_rounded,
+    "exp2_floor_log2_in": _floor_log2_rounded,
+    "abs": np.abs,
     "rint": np.rint,
     "half_away": _half_away,
     "add_half_and_cut": _add_half_and_cut,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.policy import CastPolicy
 
 #: ``("div", "bound")``: the name of a step and its operands, numbers or names of values of the context.
 Step = tuple[float | str, ...]
@@ -18,7 +19,8 @@ Chain = tuple[str | Step, ...]
 
 #: what a chain can start from, or name as an operand, besides inputs and values that stand before it
 STATISTICS = ("amax", "min", "max", "tensor_amax")
-CONSTANTS = ("bound", "1/bound")
+#: the destination's bound; of the format of x the distance from 1 to the next number, and the least normal number
+CONSTANTS = ("bound", "1/bound", "epsilon", "least_normal")
 #: what a recipe can be given beside x, and the format of each: one for each block, or [1, 1] for all
 INPUTS = {"scale": "float32", "zero_point": "int32", "global_scale": "float32", "upper_bound": "float32"}
 #: values that belong to the whole tensor, [1, 1]
@@ -85,7 +87,7 @@ class Destination:
 
     format: str
     bound: float  #: the number the engine divides amax by and clamps to; 224 on FNUZ in some engines
-    cast: str  #: name of the cast policy of the last step
+    cast: str | CastPolicy  #: the cast policy of the last step: its name, or all of it where nobody else has it
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class Recipe:
     steps: tuple[tuple[str, Chain], ...]
     element: Chain  #: from "x" to what the last cast is given
     source: str  #: where the engine does this: file and lines; or clause of a specification
-    amax_nan: Literal["drop", "keep"] = "drop"  #: fmax seeded with 0 drops NaN elements
+    #: fmax seeded with 0 drops NaN elements; without a seed, a block of nothing else ("all") stays NaN
+    amax_nan: Literal["drop", "keep", "all"] = "drop"
     inputs: tuple[str, ...] = ()  #: given beside x: names of ``INPUTS``
     scale_format: str = "float32"
     scale_cast: str = "ieee"  #: name of the cast policy by which the scale is stored
@@ -185,4 +188,4 @@ class Recipe:
 
 
 #: operands of the step "round" that are no values: formats, and the format of x
-ROUNDED_TO = ("source", "bfloat16", "float16")
+ROUNDED_TO = ("source", "bfloat16", "float16", "float8_e4m3fn")

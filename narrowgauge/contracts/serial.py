@@ -46,13 +46,18 @@ def contract_from_json(data: Json) -> Contract:
 
 def _recipe_from_json(data: Json) -> Recipe:
     fixed = dict(data)
-    fixed["destinations"] = tuple(Destination(**d) for d in data["destinations"])
+    fixed["destinations"] = tuple(_destination(d) for d in data["destinations"])
     fixed["blocks"] = Blocks(**data["blocks"])
     for part in ("steps", "reading"):
         fixed[part] = tuple((name, _chain(steps)) for name, steps in data[part])
     fixed["value"] = _chain(data["value"])
     fixed["element"], fixed["inputs"] = _chain(data["element"]), tuple(data["inputs"])
     return Recipe(**fixed)
+
+
+def _destination(data: Json) -> Destination:
+    policy = data["cast"]
+    return Destination(**data | {"cast": policy if isinstance(policy, str) else CastPolicy(**policy)})
 
 
 def _chain(steps: list[Any]) -> Any:

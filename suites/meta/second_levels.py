@@ -72,9 +72,10 @@ def approximate(x: Number, ulps: int) -> Number:
 
 
 def nvfp4_kernel(ulps: Ulps, block: Block, source: str, format: str, given: Given) -> Answer:
-    """SF = g * (amax * rcp(6)) in E4M3; out = rcp(SF * rcp(g)), 0 where SF is 0; x * out."""
+    """SF = g * (amax * rcp(6)) in E4M3; out = rcp(SF * rcp(g)), 0 where SF is 0; x * out. NaN alone: amax is NaN."""
     g = given["global_scale"]
-    stored = code(multiply(multiply(amax_drop(block), approximate(_SIX, ulps[0])), g), _E4M3)
+    amax = _NAN if all(x.kind == "nan" for x in block) else amax_drop(block)
+    stored = code(multiply(multiply(amax, approximate(_SIX, ulps[0])), g), _E4M3)
     held = decode(stored, _E4M3)
     out = _ZERO if is_zero(held) else approximate(multiply(held, approximate(g, ulps[1])), ulps[2])
     return Answer([code(multiply(x, out), format) for x in block], stored)
@@ -135,6 +136,7 @@ LEVELS: Mapping[str, Rule] = {
     "nvidia.nvfp4_multiplier": partial(_two_levels, False),
     "vllm.nvfp4": partial(nvfp4_kernel, (0, 0, 0)),
     "aiter.fp8_hip_token": partial(aiter_hip, _ZERO, (0,)),
+    "aiter.fp8_hip_smooth": partial(aiter_hip, _ZERO, (0,)),
     "aiter.fp8_hip_group": partial(aiter_hip, constant(1e-10), (0,)),
     "vllm.int8_static_azp": static_azp,
     "vllm.int8_per_token_dynamic_azp": dynamic_azp,

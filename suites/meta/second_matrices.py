@@ -28,7 +28,10 @@ _GIVEN_OF = {
     ("huge", "global_scale"): 1.5e38,
 }  # fmt: skip
 #: of which a source says nothing where a row holds NaN alone: of nothing there is no least and no largest
-OF_SOME_NUMBER = ("vllm.int8_per_token_dynamic_azp",)
+OF_SOME_NUMBER = (
+    "vllm.int8_per_token_dynamic_azp",
+    *(f"{name}{on}" for name in ("vllm.uint4b8", "vllm.uint4_zero_point", "awq.uint4") for on in ("", "_bf16")),
+)
 
 
 def numbers(kind: str, whole: bool = False) -> Array:
@@ -129,6 +132,8 @@ def _values(shape: Shape, kind: str, some: bool) -> Array:
     base = numbers("random" if kind == "powers" else kind, shape.rows == shape.columns == 0)
     if some and kind == "nan":
         base[0, 9] = 0.5
+    if shape.columns == 1 and shape.rows > 1:  # groups run down the columns, the last of them smaller
+        return np.concatenate([base.T, base.T[8:12]])
     if shape.ragged and shape.rows > 1:  # mostly zeros, which cost little to derive
         if kind == "powers":
             base = base * np.float32(2.0**-12)
@@ -160,7 +165,7 @@ def given(name: str, kind: str) -> Given:
 
 def kinds_of(name: str) -> list[str]:
     """The kinds of numbers that say something of a recipe: the last of two levels alone; few where they are dear."""
-    if SHAPES[name].rows > 1:
+    if SHAPES[name].rows > 1 and SHAPES[name].columns > 1:
         return ["special", "powers", "faint", "nan"]
     return [k for k in KINDS if k != "straddling" or SHAPES[name].scale == "float8_e4m3fn"]
 

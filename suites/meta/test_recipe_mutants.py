@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from narrowgauge.reference.recipes import RECIPES, aiter, blocks, integers, sglang, standards, vllm
+from narrowgauge.reference.recipes import MODULES, RECIPES
 from narrowgauge.reference.steps import operands_of
 from narrowgauge.suites.meta.recipe_equivalents import EQUIVALENT, reason_of
 from narrowgauge.suites.meta.recipe_mutants import mutants, noticed
@@ -48,6 +48,6 @@ def test_no_step_is_without_use() -> None:
 
 def test_every_recipe_has_a_name_of_its_own() -> None:
     """Of two of one name the later would hide the first."""
-    names = Counter(r.name for module in (standards, vllm, sglang, aiter, blocks, integers) for r in module.RECIPES)
+    names = Counter(r.name for module in MODULES for r in module.RECIPES)
     assert max(names.values()) == 1
     assert set(names) == set(RECIPES)
