@@ -221,7 +221,8 @@ def integer_codes(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) 
     if policy.nan in of and nan.any():  # a NaN of "zero" has been one all along
         plus, minus = of[policy.nan]
         rounded = np.where(nan, np.where(np.signbit(x), minus, plus), rounded)
-    return np.bitwise_and(rounded, fmt.code_count - 1).astype(fmt.storage)
+    codes: Codes = np.bitwise_and(rounded, fmt.code_count - 1).astype(fmt.storage)
+    return codes
 
 
 def _to_whole(x: npt.NDArray[np.floating], policy: CastPolicy) -> npt.NDArray[np.floating]:

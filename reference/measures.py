@@ -53,11 +53,21 @@ class Measured:
         with np.errstate(divide="ignore"):
             return float(10 * (np.log10(self.signal) - np.log10(self.error)))
 
+    @property
+    def words(self) -> str:
+        """Decibels and what they leave out, in few letters."""
+        if self.error == 0:
+            said = "exact" if self.counts["exact"] else "-"
+        else:
+            said = f"{self.sqnr:.1f} dB"
+        return f"{said}, {self.counts['lost']:,} lost" if self.counts["lost"] else said
+
     def share(self, kind: str) -> float:
         """The part of the squared error that a kind makes up; 0 where there is none."""
         return self.noise[kind] / self.error if self.error else 0.0
 
     def to_json(self) -> dict[str, Any]:
+        """Decibels that are infinite are null: JSON has no infinity."""
         shares = {kind: self.share(kind) for kind in KINDS}
         sqnr = self.sqnr if np.isfinite(self.sqnr) else None
         return {
