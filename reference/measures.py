@@ -56,10 +56,8 @@ class Measured:
     @property
     def words(self) -> str:
         """Decibels and what they leave out, in few letters."""
-        if self.error == 0:
-            said = "exact" if self.counts["exact"] else "-"
-        else:
-            said = f"{self.sqnr:.1f} dB"
+        faultless = "exact" if self.counts["exact"] else "-"
+        said = f"{self.sqnr:.1f} dB" if self.error else faultless
         return f"{said}, {self.counts['lost']:,} lost" if self.counts["lost"] else said
 
     def share(self, kind: str) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from rich.text import Text
 
 from narrowgauge.command import diff_picture, pictures
-from narrowgauge.command.shared import add_json, print_json
+from narrowgauge.command.shared import add_json, given_numbers, print_json
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
         data = of_file(arguments.data)
     else:
         data = named_data(recipes, formats[0], format_named(arguments.source).name)
-    chosen = _given(arguments.given)
+    chosen = given_numbers(arguments.given)
     unasked = [name for name in chosen if not any(name in r.inputs for r in recipes)]
     if unasked:
         raise BadInput(f"--given {unasked[0]}: neither recipe is given that beside x")
@@ -98,19 +98,6 @@ def of_file(asked: str) -> dict[str, Coded]:
     if not tensor.data.size:
         raise BadInput(f"{path}: tensor {name!r} is empty: {list(tensor.data.shape)}")
     return {name: Coded(tensor.format, tensor.data.reshape(-1, tensor.data.shape[-1] if tensor.data.ndim else 1))}
-
-
-def _given(words: Sequence[str]) -> dict[str, float]:
-    found = {}
-    for word in words:
-        name, _, number = word.partition("=")
-        if name not in INPUTS:
-            raise unknown("input", name, INPUTS, f"--given {word}")
-        try:
-            found[name] = float(number)
-        except ValueError:
-            raise BadInput(f"--given {word}: expected {name}=NUMBER") from None
-    return found
 
 
 def _parts(row: OfData) -> bool:
