@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -74,8 +75,6 @@ def made_by(file: Path, function: str) -> tuple[Any, Any]:
 
     Raises ``BadInput`` where the function is not there or returns something else.
     """
-    import torch
-
     found = import_file(file)
     make = getattr(found, function, None)
     if not callable(make):
@@ -84,11 +83,17 @@ def made_by(file: Path, function: str) -> tuple[Any, Any]:
         )
     made = make()
     module, batches = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    if not isinstance(module, torch.nn.Module):
+    if not _is_module(module):
         raise BadInput(
             f"{file}: {function}() returned {type(module).__name__}; expected a torch.nn.Module, or that and batches"
         )
     return module, batches
+
+
+def _is_module(made: Any) -> bool:
+    """Whether it is one of torch's. Nothing is where nobody has imported torch yet."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(made, torch.nn.Module)
 
 
 def batches_of(file: Path) -> list[Any]:
@@ -110,10 +115,10 @@ def call(module: Any, batch: Any) -> None:
 
 def capture(arguments: argparse.Namespace, report: Callable[..., None]) -> None:
     """Run the module on every batch and write the file."""
+    module, batches = made_by(arguments.file, arguments.function)
     import torch
     from safetensors.torch import save_file
 
-    module, batches = made_by(arguments.file, arguments.function)
     if arguments.batches:
         batches = batches_of(arguments.batches)
     batches = list(batches) if batches is not None else []

@@ -124,7 +124,7 @@ def _of_data(
         mask = _other_codes(a.outputs["codes"], b.outputs["codes"])
         codes = int(mask.sum())
         differs |= mask
-    same_blocks = one.recipe.blocks == other.recipe.blocks
+    same_blocks = _size(one) == _size(other)
     grid = one.recipe.blocks.grid(*x.shape)
     if same_blocks:
         mask = np.broadcast_to(_unequal(a.factor, b.factor), grid)
@@ -142,6 +142,11 @@ def _of_data(
     return OfData(
         name, x.data.size, blocks, codes, scales, int(values.sum()), nearer, (measured[0], measured[1])
     ), differs
+
+
+def _size(side: Side) -> tuple[int, int]:
+    """Of blocks; whether they may be ragged is no matter where both take a matrix."""
+    return side.recipe.blocks.rows, side.recipe.blocks.columns
 
 
 def _unequal(one: Values, other: Values) -> npt.NDArray[np.bool_]:
