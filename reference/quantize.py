@@ -22,7 +22,7 @@ LastCast = Callable[[Coded], Coded]
 #: name of a value of a recipe -> float32, one for each block, or [1, 1]
 Values = dict[str, Any]
 #: so many elements are scaled and cast at once, so that memory stays a few times the input's
-_BAND = 1 << 20
+_BAND = 1 << 18
 _MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 
 

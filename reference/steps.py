@@ -99,6 +99,13 @@ def _add_within_int8(x: Any, c: Any) -> F32:
     return np.clip(total, -128, 127).astype(np.float32)
 
 
+def _clamp(x: Any, c: Any, of_nan: Any) -> F32:
+    """Within ±c, NaN as told. numpy's clip is several times as fast as its fmin and fmax, and NaN is rare."""
+    held = np.asarray(np.clip(x, -c, c), np.float32)
+    nan = np.isnan(held)
+    return np.where(nan, of_nan, held) if nan.any() else held
+
+
 def _flushed(x: Any) -> Any:
     """Subnormals as zeros of the same sign."""
     return np.where(np.abs(x) < _SMALLEST_NORMAL, np.copysign(_f32(0), x), x)
@@ -163,9 +170,9 @@ STEPS: dict[str, Callable[..., Any]] = {
     "add_half_and_cut": _add_half_and_cut,
     "trunc": np.trunc,
     # How an element is brought within a bound. The order of the two operations decides what NaN becomes.
-    "clamp_fmin_first": lambda x, c: np.fmax(np.fmin(x, _f32(c)), -_f32(c)),  # NaN becomes +bound
-    "clamp_fmax_first": lambda x, c: np.fmin(np.fmax(x, -_f32(c)), _f32(c)),  # NaN becomes -bound
-    "clamp_keep_nan": lambda x, c: np.minimum(np.maximum(x, -_f32(c)), _f32(c)),
+    "clamp_fmin_first": lambda x, c: _clamp(x, _f32(c), _f32(c)),  # NaN becomes +bound
+    "clamp_fmax_first": lambda x, c: _clamp(x, _f32(c), -_f32(c)),  # NaN becomes -bound
+    "clamp_keep_nan": lambda x, c: np.clip(x, -_f32(c), _f32(c)),
 }
 
 #: Of a step whose last bit is open, all else that it may answer besides. Approximate reciprocals are told to be within

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Chain, Destination, Recipe
+from narrowgauge.contracts.recipe import Chain, Destination, Recipe, Step
 from narrowgauge.reference.steps import named, operands_of
 
 #: a step of ``reference.steps`` -> its words; {} is its operand
@@ -51,12 +51,13 @@ AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN", "all": "NaN
 
 def in_words(chain: Chain) -> str:
     """``("amax", ("div", "bound"))`` is "amax, over bound"."""
-    said = [str(chain[0])]
-    for step in chain[1:]:
-        name, operands = named(step)
-        shown = _operand(operands[0]) if operands else ""
-        said.append(WORDS[name].replace("{}", shown))
-    return ", ".join(said)
+    return ", ".join([str(chain[0]), *map(step_in_words, chain[1:])])
+
+
+def step_in_words(step: str | Step) -> str:
+    """``("div", "bound")`` is "over bound"."""
+    name, operands = named(step)
+    return WORDS[name].replace("{}", _operand(operands[0]) if operands else "")
 
 
 def _operand(part: float | str) -> str:
