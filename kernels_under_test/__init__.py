@@ -7,5 +7,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.gfloat_cast": ("gfloat", "ml_dtypes"),
     "narrowgauge.kernels_under_test.triton_cast": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_quantize": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_quantize_groups": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_quantize_mx": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_quantize_integers": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),
 }
