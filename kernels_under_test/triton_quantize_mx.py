@@ -45,6 +45,13 @@ def ocp(x, amax, bound):
 
 
 @triton.jit
+def ocp_held(x, amax, bound):
+    """The same to a conversion that saturates: AMD's documents leave open what CDNA4's makes of an infinity."""
+    code, value = ocp(x, amax, bound)
+    return code, clamp(value, bound)
+
+
+@triton.jit
 def ocp_int8(x, amax, bound):
     """Codes are multiples of 2^-6, and -128 is none."""
     code, scale = stored_power_down(amax)
@@ -64,7 +71,7 @@ def triton_soft_ocp_mxfp8_e4m3(x, format):
 
 @native("ocp.mxfp8_e4m3", E4M3)
 def triton_native_ocp_mxfp8_e4m3(x, format):
-    return by_32(x, ocp, format, code=NATIVE[format])
+    return by_32(x, ocp_held, format, code=NATIVE[format])
 
 
 @soft("ocp.mxfp8_e5m2", E5M2)
@@ -74,7 +81,7 @@ def triton_soft_ocp_mxfp8_e5m2(x, format):
 
 @native("ocp.mxfp8_e5m2", E5M2)
 def triton_native_ocp_mxfp8_e5m2(x, format):
-    return by_32(x, ocp, format, code=NATIVE[format])
+    return by_32(x, ocp_held, format, code=NATIVE[format])
 
 
 @soft("ocp.mxfp6_e2m3", FP6[:1])
