@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,17 +26,34 @@ Answer = tuple[dict[str, Any], dict[str, Coded]]
 Called = tuple[dict[str, Coded], list[str]]
 
 
-def run(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str]) -> Answer:
-    """Outputs as codes, and what is wrong with their form. Raises what the kernel raises."""
+@dataclass(frozen=True)
+class _Call:
+    """One call of a kernel: the tensors, which it may write to, and what it is asked for."""
+
+    loaded: Loaded
+    inputs: Mapping[str, Coded]  #: "x", and what is given beside it
+    format: str
+    outputs: Mapping[str, str]  #: names and formats
+    fill: int
+    shape: tuple[int, ...]  #: of x as a matrix, where what is passed is its memory image
+
+
+def run(loaded: Loaded, inputs: Mapping[str, Coded], request: Mapping[str, Any]) -> Answer:
+    """Outputs as codes, and what is wrong with their form. ``inputs`` are ``x`` and what is given beside it.
+
+    Raises what the kernel raises, and ``BadInput`` for a kernel that does not take what it is given.
+    """
 
     def call(fill: int) -> Called:
-        return _call(loaded, Coded(x.format, x.data.copy()), format_name, outputs, fill)
+        copies = {name: Coded(value.format, value.data.copy()) for name, value in inputs.items()}
+        return _call(_Call(loaded, copies, request["format"], request["outputs"], fill, tuple(request["shape"])))
 
     first, wrong = call(FILLS[0])
     if wrong:
         return {"kind": "returned", "malformed": wrong}, first
     second, _ = call(FILLS[1])
-    if differing := _differing(first, second):
+    # padding that may be left unwritten is looked at by nobody; what else is not written there is a wrong value
+    if differing := _differing({n: v for n, v in first.items() if n not in request["loose"]}, second):
         again, _ = call(FILLS[0])
         wrong = _unwritten(differing) if not _differing(first, again) else _unstable(differing)
     return {"kind": "returned", "malformed": wrong}, first
@@ -57,14 +75,14 @@ class Range:
         np.add(self._from_zero, storage.type(first), out=self._patterns)
         x = Coded(request["source"], self._patterns)
         # The fills alternate, so that what was never written does not hold the answer of the block before.
-        outputs, wrong = _call(loaded, x, request["format"], request["outputs"], FILLS[first // count % 2])
+        fill = FILLS[first // count % 2]
+        outputs, wrong = _call(_Call(loaded, {"x": x}, request["format"], request["outputs"], fill, x.shape))
         return {"kind": "returned", "malformed": wrong}, outputs
 
 
-def _call(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
-    """Call a kernel on a tensor that it may write to: outputs, and what is wrong with their form."""
-    call = _call_numpy if loaded.plugged.kernel.backend == "numpy" else _call_torch
-    return call(loaded, x, format_name, outputs, fill)
+def _call(call: _Call) -> Called:
+    """Call a kernel: outputs, and what is wrong with their form."""
+    return (_call_numpy if call.loaded.plugged.kernel.backend == "numpy" else _call_torch)(call)
 
 
 def _differing(one: Mapping[str, Coded], other: Mapping[str, Coded]) -> dict[str, npt.NDArray[np.bool_]]:
@@ -114,36 +132,51 @@ def _named(returned: Any, outputs: Mapping[str, str]) -> tuple[dict[str, Any], l
     return dict(zip(outputs, values, strict=True)), []
 
 
-def _source(loaded: Loaded, x: Coded) -> dict[str, str]:
-    """The source format, for a kernel that asks for it by a parameter ``source``: not every format has a dtype."""
-    return {"source": x.format} if "source" in inspect.signature(loaded.function).parameters else {}
+def _by_name(call: _Call, given: dict[str, Any]) -> dict[str, Any]:
+    """What a kernel is given by the names of its parameters: all that comes beside x; and if it asks for them
+    ``source``, the format of x, since not every format has a dtype, and ``shape``, of x as a matrix."""
+    takes = inspect.signature(call.loaded.function).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in takes.values()) and (lacking := given.keys() - takes.keys()):
+        raise BadInput(
+            f"kernel {call.loaded.plugged.kernel.name!r} takes {', '.join(takes)}; its claim gives it "
+            f"{', '.join(sorted(lacking))} beside x: add a parameter of that name"
+        )
+    asked = {"source": call.inputs["x"].format, "shape": call.shape}
+    return given | {name: value for name, value in asked.items() if name in takes}
 
 
 # --- torch -----------------------------------------------------------------------------------------------------------
 
 
-def _call_torch(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
+def _call_torch(call: _Call) -> Called:
     torch = _import_torch()
-    tensor = torch.from_numpy(x.data)
-    if hasattr(torch, x.format) and format_named(x.format).family != "integer":
-        tensor = tensor.view(getattr(torch, x.format))  # other formats travel as plain codes
-    tensor = tensor.to(torch_device())
-    with fresh_memory.filled(fill):
-        returned = loaded.function(tensor, format_name, **_source(loaded, x))
-        if tensor.is_cuda:
+    tensors = {name: _to_torch(torch, value) for name, value in call.inputs.items()}
+    x = tensors.pop("x")
+    by_name = _by_name(call, tensors)
+    with fresh_memory.filled(call.fill):
+        returned = call.loaded.function(x, call.format, **by_name)
+        if x.is_cuda:
             torch.cuda.synchronize()
-    named, wrong = _named(returned, outputs)
+    named, wrong = _named(returned, call.outputs)
     buffers = {}
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             wrong.append(f"{name} is a {type(value).__name__}, want a tensor")
             continue
-        codes = _from_torch(torch, value, outputs.get(name, "float32"))
+        codes = _from_torch(torch, value, call.outputs.get(name, "float32"))
         if isinstance(codes, str):
             wrong.append(f"{name} {codes}")
         else:
             buffers[name] = codes
     return buffers, wrong
+
+
+def _to_torch(torch: Any, value: Coded) -> Any:
+    """A tensor of the format's own dtype where torch has it; codes of other formats as they are."""
+    tensor, fmt = torch.from_numpy(value.data), format_named(value.format)
+    if hasattr(torch, fmt.name) and fmt.bits == 8 * fmt.storage.itemsize:
+        tensor = tensor.view(getattr(torch, fmt.name))
+    return tensor.to(torch_device())
 
 
 def _import_torch() -> Any:
@@ -184,15 +217,16 @@ def as_bits(data: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
 # --- numpy -----------------------------------------------------------------------------------------------------------
 
 
-def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
-    array = x.data.view(_numpy_type(x.format))
-
-    with fresh_memory.filled(fill), np.errstate(all="ignore"):
-        returned = loaded.function(array, format_name, **_source(loaded, x))
-    named, wrong = _named(returned, outputs)
+def _call_numpy(call: _Call) -> Called:
+    arrays: dict[str, Any] = {name: value.data.view(_numpy_type(value.format)) for name, value in call.inputs.items()}
+    x = arrays.pop("x")
+    by_name = _by_name(call, arrays)
+    with fresh_memory.filled(call.fill), np.errstate(all="ignore"):
+        returned = call.loaded.function(x, call.format, **by_name)
+    named, wrong = _named(returned, call.outputs)
     buffers = {}
     for name, value in named.items():
-        fmt = format_named(outputs.get(name, "float32"))
+        fmt = format_named(call.outputs.get(name, "float32"))
         value = np.asarray(value)
         typed = value.dtype.kind not in "iu" and value.dtype == _numpy_type(fmt.name)  # integers are codes
         buffers[name] = Coded(fmt.name, np.array(value.view(fmt.storage) if typed else as_bits(value, fmt)))
@@ -201,7 +235,7 @@ def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str
 
 def _numpy_type(format_name: str) -> np.dtype[Any]:
     """numpy's or ml_dtypes' type for a format."""
-    if format_name in ("float64", "float32", "float16", "int8", "uint8"):
+    if format_name in ("float64", "float32", "float16", "int8", "uint8", "int32"):
         return np.dtype(format_name)
     try:
         import ml_dtypes

@@ -19,6 +19,9 @@ from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.behaviour import recipe_of
 from narrowgauge.reference.codec import WIDEST_TABLE, encode, largest, unrestricted, values
+from narrowgauge.reference.given import with_given
+from narrowgauge.reference.packed import fits
+from narrowgauge.reference.wide_cases import every_code, noise_rows
 
 Depth = Literal["smoke", "standard", "exhaustive"]
 DEPTHS: tuple[Depth, ...] = ("smoke", "standard", "exhaustive")
@@ -52,6 +55,17 @@ class Case:
     about: str  #: the mistake or the place in the input space that this case is for
     depth: Depth = "smoke"
     applies: Callable[[Claim], bool] = lambda claim: True
+    turn: int = 0  #: which of a tensor's own numbers is given beside x
+
+    def inputs(self, claim: Claim) -> Coded:
+        """The tensor, with what the claim's contract gives beside it."""
+        return with_given(claim, self.make(claim), self.turn)
+
+    def suits(self, claim: Claim) -> bool:
+        """Whether a claim can have this case."""
+        if self.operation != claim.operation or not self.applies(claim):
+            return False
+        return not claim.layouts or fits(claim, self.inputs(claim))
 
 
 # --- one value at a time ---------------------------------------------------------------------------------------------
@@ -289,6 +303,17 @@ CASES: tuple[Case, ...] = (
     Case("one_column", "quantize", _matrix(1), "rows of one element", "standard", _divides(1)),
     Case("no_rows", "quantize", _empty, "an empty tensor"),
     Case("wide", "quantize", _wide, "5,120 columns", "standard"),
+    Case("codes", "dequantize", every_code(16), "every code under scales of every kind"),
+    Case("codes_next_scale", "dequantize", every_code(2), "under the second of a tensor's scales", turn=1),
+    Case("codes_tail", "dequantize", every_code(3, 129), "a tail in every block size", applies=_divides(129)),
+    Case("no_codes", "dequantize", every_code(0), "an empty tensor"),
+    *(
+        Case(f"codes_scale_{turn}", "dequantize", every_code(2), "another of a tensor's scales", "standard", turn=turn)
+        for turn in range(2, 12)
+    ),
+    Case("codes_128", "dequantize", every_code(384, 384), "blocks both ways", "standard"),
+    Case("noise", "then", noise_rows(256), "rows of noise of many magnitudes"),
+    Case("noise_long", "then", noise_rows(4096), "long rows: sums in any order part most", "standard"),
 )
 
 
@@ -303,8 +328,4 @@ def case_named(name: str) -> Case:
 def cases_for(claim: Claim, depth: Depth) -> dict[str, Coded]:
     """The inputs of every case that a claim has at a depth, by name."""
     reached = DEPTHS[: DEPTHS.index(depth) + 1]
-    return {
-        c.name: c.make(claim)
-        for c in CASES
-        if c.operation == claim.operation and c.depth in reached and c.applies(claim)
-    }
+    return {c.name: c.inputs(claim) for c in CASES if c.depth in reached and c.suits(claim)}

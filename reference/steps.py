@@ -15,7 +15,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Chain, Recipe
+from narrowgauge.contracts.recipe import Chain, Recipe, names_in
 from narrowgauge.reference.fast_codec import cast, to_float32
 
 F32 = npt.NDArray[np.float32]
@@ -164,9 +164,7 @@ def run_chain(chain: Chain, context: Mapping[str, Any], steps: Mapping[str, Call
 
 def operands_of(recipe: Recipe) -> set[str]:
     """Every name that the steps of a recipe start from or use."""
-    chains = [*(chain for _, chain in recipe.steps), recipe.element]
-    used = [o for chain in chains for step in chain[1:] for o in named(step)[1]]
-    return {str(chain[0]) for chain in chains} | {o for o in used if isinstance(o, str)}
+    return {name for chain in (*dict(recipe.steps).values(), recipe.element) for name in names_in(chain)}
 
 
 def named(step: str | Sequence[float | str]) -> tuple[str, tuple[float | str, ...]]:

@@ -95,7 +95,7 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
     cases = [c for c in CASES if c.operation == operation and c.depth in reached]
     planned = []
     for plugged, claim, device in _places(kernels, devices, operation):
-        cells = [Planned(plugged, claim, case.name, device) for case in cases if case.applies(claim)]
+        cells = [Planned(plugged, claim, case.name, device) for case in cases if case.suits(claim)]
         # Where nothing will be executed, one case says all there is to say.
         planned += cells[:1] if any(c.hindrance for c in cells) else cells
     return planned

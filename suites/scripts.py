@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
@@ -31,18 +31,21 @@ def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expe
         part, expected = x.data, {name: want[name].low.data for name in want}
     elif x.data.ndim == 2:
         rows = np.array([indices[0][0]])
-        part, expected = x.take(rows).data, {name: want[name].low.take(rows).data for name in want}
+        x = x.take(rows)
+        part, expected = x.data, {name: want[name].low.take(rows).data for name in want}
     else:
         chosen = tuple(np.array(axis) for axis in zip(*indices[:ELEMENTS], strict=True))
         part, expected = x.data[chosen], {name: want[name].low.data[chosen] for name in want}
-    if x.data.ndim == 2 and part.size > LARGEST_MATRIX:
+    if claim.layouts or (x.data.ndim == 2 and part.size > LARGEST_MATRIX):
         return ""
     lines = [f"# {plugged.kernel.name}: {claim} on {target}"]
     if target == "interpreter":
         lines.append('import os; os.environ["TRITON_INTERPRET"] = "1"')
     lines += _imports(plugged)
-    lines += _input(plugged, claim.source, part)
-    lines += _call(plugged, claim)
+    lines += _input(plugged, "x", claim.source, part)
+    for name, value in given_with(x).items():
+        lines += _input(plugged, name, value.format, value.data)
+    lines += _call(plugged, claim, list(given_with(x)))
     lines += [_print(plugged, name, expected[name], resolved(claim).outputs[name]) for name in expected]
     return "\n".join(lines)
 
@@ -71,22 +74,26 @@ def _imports(plugged: Plugged) -> list[str]:
     ]
 
 
-def _input(plugged: Plugged, source: str, part: npt.NDArray[Any]) -> list[str]:
+def _input(plugged: Plugged, name: str, source: str, part: npt.NDArray[Any]) -> list[str]:
     storage = format_named(source).storage
     text = '"' + '"\n    "'.join(textwrap.wrap(part.astype(storage).tobytes().hex(), 96)) + '"'
     lines = [f'bits = np.frombuffer(bytes.fromhex(\n    {text}), "{storage.str}").reshape({list(part.shape)}).copy()']
     if plugged.kernel.backend == "numpy":
-        kind = f"np.{source}" if source in ("float32", "float16") else f"ml_dtypes.{source}"
-        return [*lines, f"x = bits.view({kind})"]
+        kind = f"np.{source}" if source in ("float32", "float16", "int8", "int32") else f"ml_dtypes.{source}"
+        return [*lines, f"{name} = bits.view({kind})"]
     place = '.to("cuda" if torch.cuda.is_available() else "cpu")'
-    return [*lines, f"x = torch.from_numpy(bits).view(torch.{source}){place}"]
+    plain = "torch.from_numpy(bits)"
+    if format_named(source).bits == 8 * storage.itemsize:  # others travel as plain codes
+        plain += f'.view(getattr(torch, "{source}", torch.uint{8 * storage.itemsize}))'
+    return [*lines, f"{name} = {plain}{place}"]
 
 
-def _call(plugged: Plugged, claim: Claim) -> list[str]:
+def _call(plugged: Plugged, claim: Claim, given: list[str]) -> list[str]:
     expression = plugged.kernel.expression.replace("{format}", claim.format)
+    beside = "".join(f", {name}={name}" for name in given)
     names = list(resolved(claim).outputs)
     return [
-        f"out = {expression or f'{plugged.kernel.name}(x, {claim.format!r})'}",
+        f"out = {expression or f'{plugged.kernel.name}(x, {claim.format!r}{beside})'}",
         f"out = out if isinstance(out, dict) else dict(zip({names}, out if isinstance(out, tuple) else [out]))",
     ]
 

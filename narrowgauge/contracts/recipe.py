@@ -29,6 +29,12 @@ RETURNED = ("scale", "global_scale", "zero_point")
 Evidence = Literal["specification", "source", "measured", "document"]
 
 
+def names_in(chain: Chain) -> tuple[str, ...]:
+    """The name that a chain starts from, and those that are operands of its steps."""
+    operands = [o for step in chain[1:] if not isinstance(step, str) for o in step[1:]]
+    return str(chain[0]), *(o for o in operands if isinstance(o, str))
+
+
 @dataclass(frozen=True)
 class Blocks:
     """What shares one scale: so many rows and columns of a matrix. 0 stands for the whole axis."""
@@ -102,6 +108,8 @@ class Recipe:
     scale_format: str = "float32"
     scale_cast: str = "ieee"  #: name of the cast policy by which the scale is stored
     evidence: Evidence = "source"
+    reading: tuple[tuple[str, Chain], ...] = ()  #: named values that a reader computes of each block first
+    value: Chain = ("x", ("mul", "stored"))  #: what a code "x" stands for, from the number that it is
 
     def __post_init__(self) -> None:
         for name in self.inputs:
@@ -116,14 +124,22 @@ class Recipe:
         self._check("element", self.element, known | {"x"})
         if self.element[0] != "x":
             raise BadInput(f"recipe {self.name!r}: element starts at {self.element[0]!r}; expected 'x'")
-        if "scale" not in known:
+        if "scale" in known:
+            self._check_reader()
+        else:
             raise BadInput(f"recipe {self.name!r}: it has no 'scale', neither as a step nor among its inputs")
+
+    def _check_reader(self) -> None:
+        """A reader knows what is stored and what the writer was given, and none of what the writer computed."""
+        known = {"stored", *self.inputs, *(name for name, _ in self.steps if name in RETURNED)} - {"scale"}
+        for name, chain in self.reading:
+            self._check(name, chain, known)
+            known.add(name)
+        self._check("value", self.value, known | {"x"})
 
     def _check(self, name: str, chain: Chain, known: set[str]) -> None:
         """Raise ``BadInput`` for a chain that starts at, or names, what is not known yet."""
-        start = chain[0] if chain else None
-        named = [o for s in chain[1:] if not isinstance(s, str) for o in s[1:] if isinstance(o, str)]
-        for operand in (start, *named):
+        for operand in names_in(chain) if chain else ("",):
             if operand not in known and operand not in ROUNDED_TO:
                 raise BadInput(
                     f"recipe {self.name!r}: {name} uses {operand!r}, which nothing before it gives; "
@@ -137,9 +153,18 @@ class Recipe:
 
     @property
     def by_rows(self) -> bool:
-        """Whether what comes out of a row depends on that row alone."""
-        named = {o for _, chain in self.steps for step in chain for o in (step if isinstance(step, tuple) else (step,))}
-        return self.blocks.rows == 1 and "tensor_amax" not in named and not self.inputs
+        """Whether what comes out of a row depends on that row alone, and on what is given."""
+        named = {name for _, chain in self.steps for name in names_in(chain)}
+        if self.blocks.rows == 0:
+            return named.isdisjoint(STATISTICS)
+        return self.blocks.rows == 1 and "tensor_amax" not in named
+
+    def given_to_reader(self, format_name: str) -> dict[str, str]:
+        """Names and formats of what a dequantizer is given beside the codes: the scale, and what else it uses."""
+        used = {name for chain in (*dict(self.reading).values(), self.value) for name in names_in(chain)}
+        formats = {name: INPUTS[name] for name in self.inputs} | self.outputs(format_name)
+        names = ("scale", *(n for n in INPUTS if n != "scale" and n in used))
+        return {name: formats[name] for name in names}
 
     def outputs(self, format_name: str) -> dict[str, str]:
         """Names and formats of what a kernel returns: codes [rows, columns], and one value of each block.

@@ -124,7 +124,7 @@ def _quantizers() -> Iterator[Claim]:
 
 def _cases(claim: Claim) -> tuple[str, ...]:
     if claim.operation == Quantize.operation:
-        return tuple(name for name in ROWS if case_named(name).applies(claim))
+        return tuple(name for name in ROWS if case_named(name).suits(claim))
     if format_named(claim.source).bits <= 16:
         return ("every_code",)
     return NARROWING if format_named(claim.format).bits <= 8 else WIDENING
@@ -139,5 +139,5 @@ def _inputs(case: str, source: str, format_name: str) -> Coded:
 @cache
 def _right(claim: Claim, case: str) -> tuple[Coded, Expected]:
     cast = claim.operation == Cast.operation
-    x = _inputs(case, claim.source, claim.format) if cast else case_named(case).make(claim)
+    x = _inputs(case, claim.source, claim.format) if cast else case_named(case).inputs(claim)
     return x, {name: Interval.exactly(value) for name, value in behaviour_of(claim).run(x).items()}

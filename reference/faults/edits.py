@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
@@ -71,7 +71,7 @@ def on_scale(change: Callable[[F32], F32]) -> Edit:
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
         scaled = behaviour.recipe
-        if scaled is None or "scale" not in scaled.outputs(behaviour.format):
+        if scaled is None or behaviour.reads or "scale" not in scaled.outputs(behaviour.format):
             return None
 
         def after(outputs: Buffers) -> Buffers:
@@ -137,7 +137,7 @@ def bound(of: Callable[[Destination], float | None]) -> Edit:
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
         changed = recipe(change)(behaviour)
-        if changed is None or changed.recipe is None or behaviour.recipe is None:
+        if changed is None or changed.recipe is None or behaviour.recipe is None or behaviour.reads:
             return None
         same = changed.recipe.destination(behaviour.format) == behaviour.recipe.destination(behaviour.format)
         return None if same else changed
@@ -166,8 +166,8 @@ def read_as(pairs: Mapping[str, str]) -> Edit:
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
         other = pairs.get(behaviour.source)
-        if other is None or behaviour.recipe or behaviour.before:
+        if other is None or (behaviour.recipe and not behaviour.reads) or behaviour.received or behaviour.before:
             return None
-        return replace(behaviour, before=(lambda x: Coded(other, x.data),))
+        return replace(behaviour, received=(lambda x: Input(other, x.data, given_with(x)),))
 
     return edit

@@ -9,6 +9,7 @@ from narrowgauge.reference.faults import (
     exponents,
     flavours,
     integers,
+    layouts,
     limits,
     rounding,
     scales,
@@ -18,7 +19,7 @@ from narrowgauge.reference.faults.fault import Fault
 
 FAULTS: dict[str, Fault] = {
     fault.name: fault
-    for family in (casts, rounding, limits, specials, flavours, exponents, integers, decoding, scales)
+    for family in (casts, rounding, limits, specials, flavours, exponents, integers, decoding, scales, layouts)
     for fault in family.FAULTS
 }
 

@@ -44,6 +44,8 @@ def _nvfp4(name: str, steps: tuple[tuple[str, Chain], ...], element: Chain, sour
         inputs=("global_scale",),
         steps=steps,
         element=element,
+        reading=(("decode", ("stored", ("div", "global_scale"))),),
+        value=("x", ("mul", "decode")),
         scale_format="float8_e4m3fn",
         scale_cast="ptx_satfinite",
         source=source,

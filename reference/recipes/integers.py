@@ -51,6 +51,8 @@ def _compressed_tensors(name: str, format_name: str, half: float, blocks: Blocks
 #: rounded to a whole number first, then the zero point is added, then brought into the range of int8
 _WITH_ZERO: tuple[str | Step, ...] = ("rint", ("add_within_int8", "zero_point"))
 
+_WITHOUT_ZERO: Chain = ("x", ("sub", "zero_point"), ("mul", "stored"))
+
 RECIPES = (
     _static("tensor", TENSOR),
     _static("token", TOKEN),
@@ -72,6 +74,7 @@ RECIPES = (
         inputs=("scale", "zero_point"),
         steps=(("encode", ("scale", "recip")),),
         element=("x", ("mul", "encode"), *_WITH_ZERO),
+        value=_WITHOUT_ZERO,
         source=f"{_SCALED}:119-140",
     ),
     Recipe(
@@ -84,6 +87,7 @@ RECIPES = (
             ("encode", ("scale", "recip")),
         ),
         element=("x", ("mul", "encode"), *_WITH_ZERO),
+        value=_WITHOUT_ZERO,
         source=f"{_SCALED}:211-261",
     ),
     _group("", ("x", ("mul", "encode")), f"{VLLM}, per_token_group_quant.cu:89-90"),

@@ -1,0 +1,110 @@
+"""What a kernel is given beside x: scales that show when they are dropped, shared, swapped or taken for their inverse.
+
+Each block has a number of its own, none of them 1 where it can be helped, powers of two among others. Of what belongs
+to the whole tensor there is but one number: a case says by its ``turn`` which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.operations import Claim, Dequantize, Then
+from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
+from narrowgauge.contracts.wide import WIDE
+from narrowgauge.reference.behaviour import recipe_of, resolved
+from narrowgauge.reference.fast_codec import cast, to_float32
+from narrowgauge.reference.form import parts_of
+from narrowgauge.reference.quantize import amax_of
+from narrowgauge.reference.wide import wide_result
+
+F64 = npt.NDArray[np.float64]
+#: a static scale in units of amax / bound: below 1 clips, far above 1 flushes
+_RELATIVE = (0.37, 1.0, 2.0, 1.3, 0.5, 17.0, 900.0)
+#: an upper bound of amax, in units of the largest
+_CUT = (0.4, 0.03, 2.0)
+#: a tensor's scale in units of the usual one
+_GLOBAL = (1.0, 0.37, 4.0)
+_EXACT = CastPolicy(overflow="special", infinity="special")
+_ZEROS = (3, -7, 100, -128, 127, 0, 1, -1)
+#: scales that a reader meets, of each kind of storage: ordinary, powers of two, the ends, zero, NaN
+_STORED: dict[str, tuple[float, ...]] = {
+    "float32": (0.37, 2.0**-9, 1.0, 3.0, 2.0**-126, 2.0**100, 1e-40, 1e30, 2.0**-149, 0.0, -0.5, float("nan")),
+    "float8_e8m0fnu": (2.0**-3, 1.0, 2.0**7, 2.0**-127, 2.0**127, 2.0**-126, 2.0**-20, float("nan")),
+    "float8_e4m3fn": (1.125, 0.0, 448.0, 2.0**-9, 0.4375, 1.0, float("nan"), 26.0),
+}
+#: scales that a reader of such values meets, where another storage is not listed
+_ANY = (0.375, 1.0, 2.0, 0.5, 24.0)
+
+
+def with_given(claim: Claim, x: Coded, turn: int = 0) -> Coded:
+    """The input of a claim: x with what its contract gives the kernel. ``turn`` picks among a tensor's own numbers."""
+    recipe = recipe_of(claim)
+    if recipe is None:
+        return x
+    if claim.operation == Dequantize.operation:
+        return Input(x.format, x.data, _stored(recipe, x, resolved(claim).inputs, turn))
+    given: dict[str, Coded] = {}
+    if isinstance(claim.contract, Then):
+        shape = (1, x.shape[1] // parts_of(claim))
+        given = {name: _weight(shape, claim.source) for name in WIDE[claim.contract.first].inputs}
+        seen = wide_result(Input(x.format, x.data, given), claim.contract.first)[1] if recipe.inputs else x
+    else:
+        seen = x
+    given |= _calibrated(recipe, seen, claim.format, turn)
+    return Input(x.format, x.data, given) if given else x
+
+
+def _around(grid: tuple[int, ...], numbers: tuple[float, ...], turn: int) -> F64:
+    """The numbers one after the other, a row of the grid beginning one further than the last one ended."""
+    rows, columns = grid
+    places = np.arange(rows)[:, None] * (columns + 1) + np.arange(columns) + turn
+    chosen: F64 = np.asarray(numbers, np.float64)[places % len(numbers)]
+    return chosen
+
+
+def _weight(shape: tuple[int, int], source: str) -> Coded:
+    return _as(_around(shape, (1.0, 0.75, 1.5, 0.3, -1.0, 2.0, 1.1), 0), source)
+
+
+def _as(value: F64, format_name: str) -> Coded:
+    """The nearest codes; NaN where the format has it."""
+    if format_name in ("int32", "float32"):
+        with np.errstate(invalid="ignore"):
+            data = value.astype(np.int32).view(np.uint32) if format_name == "int32" else value.astype(np.float32)
+        return Coded(format_name, np.ascontiguousarray(data).view(np.uint32))
+    return cast(Coded("float64", np.ascontiguousarray(value).view(np.uint64)), format_name, _EXACT)
+
+
+def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int) -> Mapping[str, Coded]:
+    """Inputs of a quantizer: near what the matrix asks for, so that codes are neither all clipped nor all zero."""
+    if not recipe.inputs:
+        return {}
+    value = to_float32(x)
+    finite = np.where(np.isfinite(value), value, np.float32(0))
+    grid = recipe.blocks.grid(*x.shape)
+    amax = amax_of(finite, recipe.blocks).astype(np.float64)
+    largest = float(np.median(amax[amax > 0])) if (amax > 0).any() else 1.0
+    bound = recipe.destination(format_name).bound
+    made: dict[str, F64] = {
+        "scale": np.clip(np.where(amax > 0, amax, 1.0) / bound * _around(grid, _RELATIVE, turn), 2.0**-100, 2.0**100),
+        "zero_point": _around(grid, _ZEROS, turn),
+        "upper_bound": np.full((1, 1), max(largest, 2.0**-100) * _CUT[turn % len(_CUT)]),
+        "global_scale": np.full((1, 1), 2688.0 / max(largest, 2.0**-90) * _GLOBAL[turn % len(_GLOBAL)]),
+    }
+    return {name: _as(made[name], "int32" if name == "zero_point" else "float32") for name in recipe.inputs}
+
+
+def _stored(recipe: Recipe, x: Coded, names: Mapping[str, str], turn: int) -> Mapping[str, Coded]:
+    """Inputs of a reader."""
+    grid = recipe.blocks.grid(*x.shape)
+    numbers: dict[str, tuple[float, ...]] = {"zero_point": _ZEROS, "global_scale": (1234.5, 0.37, 2.0**-8)}
+    made = {}
+    for name, format_name in names.items():
+        shape = (1, 1) if name in OF_TENSOR else grid
+        made[name] = _as(_around(shape, numbers.get(name, _STORED.get(format_name, _ANY)), turn), format_name)
+    return made
