@@ -111,14 +111,14 @@ def triton_soft_compressed_tensors_int4_channel(x, format):
 
 @triton.jit
 def with_zero(x, encode, zero):
-    """The codes of whole numbers to which the zero point was added: a sum of two, held to int32 where infinite."""
+    """x times encode as a whole number, held to int32 where infinite, and the zero point added to it.
+
+    Every sum is one operation, and exact wherever it is near int8's range.
+    """
     whole = nearest_whole(x * encode)
-    total = whole + zero
-    # One operation each, and exact wherever the sum is near int8's range.
-    total = tl.where(whole == float("inf"), (zero + 2147483648.0) - 1.0, total)
+    total = tl.where(whole == float("inf"), (zero + 2147483648.0) - 1.0, whole + zero)
     total = tl.where(whole == float("-inf"), zero - 2147483648.0, total)
-    total = tl.where(whole != whole, zero, total)
-    return to_int8(total)
+    return tl.where(whole != whole, zero, total)
 
 
 @triton.jit(do_not_specialize=["rows", "columns", "row_stride"])
@@ -138,7 +138,7 @@ def quantize_asymmetric(
     largest, smallest = tl.where(none, 0.0, largest), tl.where(none, 0.0, smallest)
     scale = over(largest - smallest, 255.0)
     zero = nearest_whole(-128.0 - over(smallest, scale))
-    tl.store(codes + row * columns + column, with_zero(value, over(1.0, scale), zero).to(tl.uint8), mask)
+    tl.store(codes + row * columns + column, to_int8(with_zero(value, over(1.0, scale), zero)).to(tl.uint8), mask)
     tl.store(scales + row, scale, row < rows)
     held = tl.where(zero == zero, tl.minimum(tl.maximum(zero, -2147483648.0), 2147483520.0), 0.0)
     stored = tl.where(zero >= 2147483648.0, 2147483647, held.to(tl.int32))

@@ -152,7 +152,7 @@ def amax_by_blocks(x, block_rows, block_columns, keep_nan=False):
 
 
 def by_blocks(x, found, recipe, format, block_rows, block_columns, *, bound=None, code=None, stored=None, whole=None):
-    """``codes``, and ``scale`` of each block in the dtype ``stored``, else None.
+    """``codes``, and ``scale`` of each block if it is to be ``stored`` in some dtype.
 
     ``found`` (float32): one number for each block, or [1, 1] for all.
     """
@@ -167,7 +167,7 @@ def by_blocks(x, found, recipe, format, block_rows, block_columns, *, bound=None
         loaded, codes, scales, found, whole, rows, columns, *x.stride(), block_rows, block_columns, *grid, *strides,
         bound or BOUNDS[format], recipe, code or SOFT[format], bf16, TILE_ROWS, TILE_COLUMNS,
     )  # fmt: skip
-    return codes, scales
+    return codes if scales is None else (codes, scales)
 
 
 def by_tensor(x, recipe, format, *, keep_nan=False, **more):
