@@ -11,5 +11,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.triton_quantize_mx": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_quantize_integers": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_quantize_given": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_dequantize": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),
 }
