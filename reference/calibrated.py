@@ -9,7 +9,6 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.recipe import INPUTS, Recipe
-from narrowgauge.reference.dequantized import global_power
 from narrowgauge.reference.fast_codec import to_float32
 from narrowgauge.reference.steps import F32
 
@@ -24,6 +23,11 @@ HOW = {
     "global_scale": "448 times the bound over the tensor's largest finite magnitude, or its reciprocal",
     "upper_bound": "the tensor's largest finite magnitude",
 }
+
+
+def divides_by_global(recipe: Recipe) -> bool:
+    """Whether a reader divides by the global scale; otherwise it multiplies."""
+    return ("div", "global_scale") in {step for chain in recipe.reader.chains for step in chain[1:]}
 
 
 def calibrated(x: Coded, recipe: Recipe, format_name: str, chosen: Mapping[str, float]) -> dict[str, Coded]:
@@ -53,7 +57,7 @@ def _makers(finite: F32, recipe: Recipe, bound: float) -> Mapping[str, Callable[
     return {
         "scale": lambda: scale,
         "zero_point": lambda: float(np.rint(-128 - low / scale)) if asymmetric else 0.0,
-        "global_scale": lambda: two_level if global_power(recipe) > 0 else 1 / two_level,
+        "global_scale": lambda: two_level if divides_by_global(recipe) else 1 / two_level,
         "upper_bound": lambda: amax,
     }
 

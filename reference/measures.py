@@ -123,7 +123,7 @@ def measure(
     rows, columns = x.shape
     grid = blocks.grid(rows, columns)
     factor = np.broadcast_to(multipliers(outputs, recipe, given), grid)
-    codes = code_values(outputs, recipe, format_name, given)
+    codes = code_values(outputs, recipe, given)
     every = _Sums(grid)
     fmt, bound = format_named(format_name), recipe.destination(format_name).bound
     each = blocks.rows or 1

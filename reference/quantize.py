@@ -142,9 +142,9 @@ def block_values(
     if recipe.static:
         values["stored"] = values["scale"]
     for name, chain in recipe.steps:
-        shape = (1, 1) if name in OF_TENSOR else seen.grid
-        values[name] = np.broadcast_to(np.asarray(run_chain(chain, values, steps), np.float32), shape)
+        values[name] = np.asarray(run_chain(chain, values, steps), np.float32)  # of each block, or one of all
         if name in RETURNED:
+            values[name] = np.broadcast_to(values[name], (1, 1) if name in OF_TENSOR else seen.grid)
             values[f"{name} as stored"] = _stored(name, values[name], recipe)
         if name == "zero_point":  # what is added is the int32 that is stored
             values[name] = decode_values(values["zero_point as stored"])

@@ -109,7 +109,7 @@ def _outcome(x: Coded, side: Side, name: str) -> _Outcome:
     beside = side.beside(name)
     outputs = quantize(x, side.recipe, side.format, given=beside)
     factor = multipliers(outputs, side.recipe, beside)
-    return _Outcome(outputs, factor, dequantized(outputs, side.recipe, side.format, beside))
+    return _Outcome(outputs, factor, dequantized(outputs, side.recipe, beside))
 
 
 def _of_data(

@@ -9,7 +9,7 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.recipe import OF_TENSOR, Chain, Recipe, Step
+from narrowgauge.contracts.recipe import OF_TENSOR, Chain, Reader, Recipe, Step
 from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.faults.edits import Edit
 from narrowgauge.reference.faults.fault import Fault
@@ -35,8 +35,8 @@ def _swapped(swap: Swap) -> Edit:
         r = behaviour.recipe
         if r is None or not behaviour.reads:
             return None
-        reading = tuple((name, _chain(chain, swap)) for name, chain in r.reading)
-        changed = replace(r, reading=reading, value=_chain(r.value, swap))
+        blocks = tuple((name, _chain(chain, swap)) for name, chain in r.reader.blocks)
+        changed = replace(r, reader=Reader(blocks, _chain(r.reader.element, swap)))
         return None if changed == r else replace(behaviour, recipe=changed)
 
     return edit
@@ -97,12 +97,12 @@ def _rounded(format_name: str) -> Edit:
         r = behaviour.recipe
         if r is None or not behaviour.reads or behaviour.format != format_name:
             return None
-        scale = next((o[0] for n, o in map(named, r.value[1:]) if _scale(n, str(o[0]) if o else "")), None)
+        scale = next((o[0] for n, o in map(named, r.reader.element[1:]) if _scale(n, str(o[0]) if o else "")), None)
         if scale is None:
             return None
         narrow = ("narrow", (str(scale), ("round", format_name)))
-        value = _chain(r.value, lambda n, o: (("mul", "narrow"),) if o == scale else None)
-        return replace(behaviour, recipe=replace(r, reading=(*r.reading, narrow), value=value))
+        element = _chain(r.reader.element, lambda n, o: (("mul", "narrow"),) if o == scale else None)
+        return replace(behaviour, recipe=replace(r, reader=Reader((*r.reader.blocks, narrow), element)))
 
     return edit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from narrowgauge.contracts.recipe import Chain, Destination, Recipe, group
+from narrowgauge.contracts.recipe import OVER_GLOBAL, Chain, Destination, Recipe, group
 from narrowgauge.reference.recipes.common import AITER, FP4, OCP_FP8, OWN_FP8, SGLANG, VLLM
 from narrowgauge.reference.recipes.standards import E8M0
 
@@ -63,8 +63,7 @@ def _nvfp4(
         inputs=("global_scale",),
         steps=steps,
         element=element,
-        reading=(("decode", ("stored", ("div", "global_scale"))),),
-        value=("x", ("mul", "decode")),
+        reader=OVER_GLOBAL,
         scale_format="float8_e4m3fn",
         scale_cast="ptx_satfinite",
         source=source,

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Destination, Recipe, Step, group
+from narrowgauge.contracts.recipe import (
+    LESS_ZERO_POINT,
+    OVER_GLOBAL,
+    TENSOR,
+    TOKEN,
+    Blocks,
+    Chain,
+    Destination,
+    Recipe,
+    Step,
+    group,
+)
 from narrowgauge.reference.recipes.common import FP4, MX, NAN_WHERE_AMAX_IS, OCP_FP8, TILE_128
 from narrowgauge.reference.recipes.standards import E8M0
 
@@ -51,6 +62,7 @@ def _with_zero_point(name: str, format_name: str, lowest: float, span: float, bl
             ("scale", ("quotient", ("zero_to", "epsilon"))),
         ),
         element=("x", ("div", "scale"), _ROUND, ("add", "zero_point"), _ROUND),
+        reader=LESS_ZERO_POINT,
         source=f"{_CT}, {_FORWARD} (asymmetric)",
     )
 
@@ -155,6 +167,7 @@ RECIPES = (
             ),
             ("divisor", ("stored", ("div", "global_scale"))),
         ),
+        reader=OVER_GLOBAL,
         element=("x", ("div", "divisor"), ("clamp_keep_nan", "bound"), *_TO_FP4),
         scale_format="float8_e4m3fn",
         scale_cast="ocp_saturate",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Destination, Recipe, Step, group
+from narrowgauge.contracts.recipe import LESS_ZERO_POINT, TENSOR, TOKEN, Blocks, Chain, Destination, Recipe, Step, group
 from narrowgauge.reference.recipes.common import SGLANG, VLLM
 
 _INT8 = (Destination("int8", 127.0, "integer_nearest"),)
@@ -51,8 +51,6 @@ def _triton_token(name: str, source: str) -> Recipe:
 #: rounded to a whole number first, then the zero point is added, then brought into the range of int8
 _WITH_ZERO: tuple[str | Step, ...] = ("rint", ("add_within_int8", "zero_point"))
 
-_WITHOUT_ZERO: Chain = ("x", ("sub", "zero_point"), ("mul", "stored"))
-
 RECIPES = (
     _static("tensor", TENSOR),
     _static("token", TOKEN),
@@ -74,7 +72,7 @@ RECIPES = (
         inputs=("scale", "zero_point"),
         steps=(("encode", ("scale", "recip")),),
         element=("x", ("mul", "encode"), *_WITH_ZERO),
-        value=_WITHOUT_ZERO,
+        reader=LESS_ZERO_POINT,
         source=f"{_SCALED}:119-140",
     ),
     Recipe(
@@ -87,7 +85,7 @@ RECIPES = (
             ("encode", ("scale", "recip")),
         ),
         element=("x", ("mul", "encode"), *_WITH_ZERO),
-        value=_WITHOUT_ZERO,
+        reader=LESS_ZERO_POINT,
         source=f"{_SCALED}:211-261",
     ),
     _group("", ("x", ("mul", "encode")), f"{VLLM}, per_token_group_quant.cu:89-90", ("encode", ("scale", "recip"))),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Chain, Destination, Recipe, Step, group
 from narrowgauge.reference.recipes.common import MX, MXINT8, NAN_UNLESS_FINITE, TO_MXINT8
-from narrowgauge.reference.recipes.standards import E8M0
+from narrowgauge.reference.recipes.standards import E8M0, PLAIN, SIXTY_FOURTHS
 
 _AWAY = {True: CastPolicy("nearest_away"), False: CastPolicy("nearest_away", nan="max")}
 #: round="nearest", the default
@@ -25,6 +25,7 @@ def _mx(name: str, destinations: tuple[Destination, ...], over: tuple[Step, ...]
         amax_nan="keep",
         steps=(NAN_UNLESS_FINITE, *((_TOP,) if over else ()), ("scale", scale)),
         element=("x", ("add", 0.0), ("div", "stored"), *to_codes),
+        reader=SIXTY_FOURTHS if to_codes else PLAIN,
         scale_format=E8M0,
         scale_cast="e8m0_floor",
         source="microxcaling 7bc41952, mx/mx_ops.py _quantize_mx, mx/elemwise_ops.py _quantize_elemwise_core",

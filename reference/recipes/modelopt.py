@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Destination, Recipe, group
+from narrowgauge.contracts.recipe import TENSOR, TIMES_GLOBAL, TOKEN, Blocks, Destination, Recipe, group
 from narrowgauge.reference.recipes.common import FP4, OCP_FP8, TILE_128
 from narrowgauge.reference.recipes.standards import E8M0
 
@@ -69,6 +69,7 @@ RECIPES = (
             ),
             ("divisor", ("stored", ("mul", "global_scale"))),
         ),
+        reader=TIMES_GLOBAL,
         # the sign is x < 0: a zero has none
         element=("x", ("div", "divisor"), ("add", 0.0)),
         scale_format="float8_e4m3fn",

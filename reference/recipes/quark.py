@@ -7,7 +7,7 @@ from dataclasses import replace
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Chain, Destination, Recipe, Step, group
 from narrowgauge.reference.recipes.common import MX, MXINT8, NAN_UNLESS_FINITE, NAN_WHERE_AMAX_IS
-from narrowgauge.reference.recipes.standards import E8M0
+from narrowgauge.reference.recipes.standards import E8M0, SIXTY_FOURTHS
 
 _INTERFACE = "Quark 0.13, torch/kernel/hw_emulation/hw_emulation_interface.py:1073-1138"
 #: fp4 and fp6: what becomes 0 has no sign
@@ -39,7 +39,7 @@ def _mxint8(name: str, *steps: tuple[str, Chain]) -> Recipe:
     """A multiplication by the reciprocal of a 64th of the power, of 2^-126 at least."""
     encode: tuple[str, Chain] = ("encode", ("power", ("mul", 2.0**-6), ("at_least_or_nan", 2.0**-126), "recip"))
     element: Chain = ("x", ("mul", "encode"), ("clamp_keep_nan", 127.0))
-    return replace(_mx(f"mxint8_{name}", (MXINT8,), *steps, encode), element=element)
+    return replace(_mx(f"mxint8_{name}", (MXINT8,), *steps, encode), element=element, reader=SIXTY_FOURTHS)
 
 
 def _by_logarithm(step: str) -> tuple[tuple[str, Chain], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import TENSOR, Chain, Destination, Recipe, group
+from narrowgauge.contracts.recipe import TENSOR, TIMES_GLOBAL, Chain, Destination, Recipe, group
 from narrowgauge.reference.recipes.common import FP4, OCP_FP8, SGLANG
 from narrowgauge.reference.recipes.standards import E8M0
 
@@ -103,6 +103,7 @@ RECIPES = (
         destinations=FP4,
         amax_nan="all",
         inputs=("global_scale",),
+        reader=TIMES_GLOBAL,
         steps=(
             ("inverse", ("global_scale", "recip")),
             ("sixth", ("bound", "recip_approx")),

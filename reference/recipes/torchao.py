@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Destination, Recipe, Step, group
+from narrowgauge.contracts.recipe import (
+    LESS_ZERO_POINT,
+    TENSOR,
+    TIMES_GLOBAL,
+    TOKEN,
+    Blocks,
+    Chain,
+    Destination,
+    Reader,
+    Recipe,
+    Step,
+    group,
+)
 from narrowgauge.reference.recipes.common import FP4, MX, NAN_WHERE_AMAX_IS
 from narrowgauge.reference.recipes.standards import E8M0
 
@@ -49,6 +61,7 @@ def _nvfp4(name: str, *first: tuple[str, Chain], scale: Chain, encode: Chain, gi
         destinations=FP4,
         amax_nan="keep",
         inputs=("global_scale",) if given else (),
+        reader=TIMES_GLOBAL if given or first else Reader(),
         steps=(
             *first,
             ("scale", (*scale, ("at_least_or_nan", 2.0**-6), ("at_most_or_nan", 448.0))),
@@ -138,6 +151,7 @@ def _asymmetric(name: str, blocks: Blocks, format_name: str, lowest: float, span
             ("encode", ("scale", "recip")),
         ),
         element=("x", ("mul", "encode"), "rint", ("add", "zero_point")),
+        reader=LESS_ZERO_POINT,
         source=f"{_PRIMITIVES} ({source})",
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import TENSOR, Blocks, Destination, Recipe, group
+from narrowgauge.contracts.recipe import TENSOR, TIMES_GLOBAL, Blocks, Destination, Recipe, group
 from narrowgauge.reference.recipes.common import FP4, TILE_128
 
 _RECIPE = "Transformer Engine, common/recipe/recipe_common.cuh:13-47"
@@ -65,8 +65,9 @@ RECIPES = (
             ("encode", ("stored", ("mul", "global_scale"), "recip", ("at_most", _LARGEST))),
         ),
         element=("x", ("mul", "encode")),
+        reader=TIMES_GLOBAL,
         scale_format="float8_e4m3fn",
         scale_cast="ptx_satfinite",
-        source="Transformer Engine, common/cast/nvfp4/core_nvfp4.cuh:36-56,131-147 and the kernels' scaling coefficient",
+        source="Transformer Engine, common/cast/nvfp4/core_nvfp4.cuh:36-56,131-147, and the kernels' coefficient",
     ),
 )

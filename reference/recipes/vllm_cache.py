@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import TENSOR, Blocks, Chain, Destination, Recipe, Step, group
+from narrowgauge.contracts.recipe import TENSOR, TIMES_GLOBAL, Blocks, Chain, Destination, Recipe, Step, group
 from narrowgauge.reference.recipes.common import ENGINE_FP8, FP4, VLLM
 
 _CACHE, _TOKEN_HEAD = f"{VLLM}, csrc/cache_kernels.cu", f"{VLLM}, triton_reshape_and_cache_flash.py"
@@ -59,6 +59,7 @@ def _nvfp4(name: str, largest: Chain, source: str) -> Recipe:
         destinations=FP4,
         amax_nan="all",
         inputs=("global_scale",),
+        reader=TIMES_GLOBAL,
         steps=(
             ("inverse", ("global_scale", "recip")),
             ("part", largest),

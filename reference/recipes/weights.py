@@ -6,7 +6,7 @@ operation is rounded to that format. How codes and zero points lie in words is s
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import Blocks, Chain, Destination, Recipe, Step
+from narrowgauge.contracts.recipe import LESS_ZERO_POINT, Blocks, Chain, Destination, Recipe, Step, less
 from narrowgauge.reference.recipes.common import VLLM
 
 #: GPTQ's last group may be smaller; the others ask for whole ones
@@ -21,12 +21,14 @@ _KEPT = {"": "float16", "_bf16": "bfloat16"}
 
 
 def _weights(name: str, kept: str, steps: tuple[tuple[str, Chain], ...], element: Chain, source: str) -> Recipe:
+    zero_point = "zero_point" in dict(steps)
     return Recipe(
         name=name,
         blocks=_COLUMN,
         destinations=_UINT4,
         steps=steps,
         element=element,
+        reader=LESS_ZERO_POINT if zero_point else less(8.0),
         scale_format=kept,
         scale_cast="ieee",
         source=source,

@@ -211,7 +211,7 @@ def test_every_recipe_comes_back(recipe: str) -> None:
             given["scale"] = one(0.25)
         inputs = {name: given[name] for name in entry.inputs}
         outputs = quantize(x, entry, destination.format, given=inputs)
-        back = dequantized(outputs, entry, destination.format, inputs)
+        back = dequantized(outputs, entry, inputs)
         assert (np.abs(back - x.data.view(np.float32)) < 0.35).all()
         assert measure(x, outputs, entry, destination.format, inputs).tensor.max_ulp <= 1.5
 
@@ -241,7 +241,7 @@ def of_row(x: Array, format: str, scale: float) -> tuple[npt.NDArray[np.float64]
     )
     given = {"scale": one(scale)}
     outputs = quantize(coded(x), recipe, format, given=given)
-    return dequantized(outputs, recipe, format, given)[0], measure(coded(x), outputs, recipe, format, given)
+    return dequantized(outputs, recipe, given)[0], measure(coded(x), outputs, recipe, format, given)
 
 
 def test_the_row_of_600_in_e4m3() -> None:
