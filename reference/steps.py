@@ -119,7 +119,7 @@ def _beside_recip(x: Any, end: float) -> Any:
     """The float32 next to the reciprocal, toward zero or away from it. Those of zero and infinity are exact."""
     nearest = _f32(1) / _flushed(x)
     beside = np.nextafter(nearest, np.copysign(_f32(end), nearest))
-    return _flushed(np.where(np.isfinite(nearest) & (nearest != 0), beside, nearest))
+    return _flushed(np.where(np.isfinite(nearest), beside, nearest))
 
 
 def _ceil_pow2_exactly(x: Any) -> F32:

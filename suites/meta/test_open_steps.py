@@ -295,17 +295,19 @@ def test_an_interval_of_inputs_and_open_steps_hold_every_answer() -> None:
         assert compare(hip_kernel(end, (ulps,) * 4), want).total == 0
 
 
-def test_a_number_or_nan() -> None:
+@pytest.mark.parametrize("top", [2.0**126, 2.0**126 + 2.0**103])
+def test_a_number_or_nan(top: float) -> None:
     """Where one answer makes a NaN of what another makes a number, both are admitted, and no number on the other side.
 
-    The reciprocal of 2^126 is the least normal number, or a zero; that of the reciprocal 2^126, or infinite.
+    The reciprocal of 2^126 is the least normal number, or a zero; that of the reciprocal 2^126, or infinite. Of the
+    next float32 it is the other way round: the nearest is no normal number, so zero is what comes first.
     """
     recipe = Recipe(
         "open", TOKEN, (Destination("float8_e5m2", 57344.0, "ocp_nonsaturate"),),
         (("scale", ("amax",)), ("encode", ("scale", "recip_approx", "recip"))), ("x", ("mul", "encode")), "",
     )  # fmt: skip
     claim = Claim(Quantize(recipe), "float32", "float8_e5m2")
-    x = Coded("float32", coded(np.array([[2.0**126, 0.0, -0.0, 2.0**-126]], np.float32), "float32"))
+    x = Coded("float32", coded(np.array([[top, 0.0, -0.0, 2.0**-126]], np.float32), "float32"))
     want = expected(claim, x)
     assert want["codes"].open.tolist() == [[False, True, True, True]]
     for fine in ([0x7C, 0x00, 0x80, 0x3C], [0x7C, 0x7E, 0x7E, 0x7C], [0x7C, 0x7E, 0x80, 0x3C]):
