@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.reference.recipes import aiter, blocks, integers, sglang, standards, vllm
+from narrowgauge.reference.recipes import aiter, around, blocks, integers, sglang, standards, vllm
 
 RECIPES: dict[str, Recipe] = {
-    r.name: r for module in (standards, vllm, sglang, aiter, blocks, integers) for r in module.RECIPES
+    r.name: r for module in (standards, vllm, sglang, aiter, blocks, integers, around) for r in module.RECIPES
 }
 
 

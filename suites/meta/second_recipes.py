@@ -336,6 +336,12 @@ def mxint8(block: Block, source: str, format: str, given: Given) -> Answer:
     return Answer(codes, 255 if held is None else held + 127)
 
 
+def delayed(block: Block, source: str, format: str, given: Given) -> Answer:
+    """x times the state's scale; a reader gets its reciprocal."""
+    scale = given["global_scale"]
+    return Answer([code(multiply(x, scale), format) for x in block], float32_bits(divide(_ONE, scale)))
+
+
 _PER_TOKEN = at_least(over(amax_drop), token_minimum)
 _NATIVE = at_least(over(amax_keep), token_minimum)
 _GROUP = over(eps(1e-10))
@@ -387,6 +393,8 @@ SECOND: Mapping[str, Rule] = {
     "aiter.fp8_hip_token": fp8(times(amax_drop), "inverse", "none", fnuz=240),
     "aiter.fp8_hip_group": fp8(times(eps(1e-10)), "inverse", "none", fnuz=240),
     "aiter.int8_triton": int8(over(amax_drop), "inverse", "toward_zero"),
+    "aiter.fp8_hip_smooth_token": fp8(times(eps(1e-10)), "inverse", "none", fnuz=240),
+    "transformer_engine.fp8_delayed": delayed,
     "vllm.int8_static_tensor": int8(None, "division", "nearest_even"),
     "vllm.int8_static_token": int8(None, "division", "nearest_even"),
     "vllm.int8_per_token_dynamic": int8_factor(0.0, "nearest_even"),
