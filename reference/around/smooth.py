@@ -69,7 +69,7 @@ def migrated(x: Coded, w: Coded, s: F32) -> tuple[Coded, Coded]:
 def smoothed(x: Coded, smooth_scale: F32) -> Coded:
     """What AITER's kernel quantizes: x * smooth_scale in float32, [tokens, channels], smooth_scale being 1 / s.
 
-    The recipe aiter.fp8_hip_smooth_token goes on from there, one scale a row.
+    The recipe aiter.smoothquant_fp8_hip goes on from there, one scale a row.
     """
     _check(x, smooth_scale)
     with np.errstate(all="ignore"):

@@ -55,7 +55,7 @@ RECIPES = (
         evidence="document",
     ),
     Recipe(
-        name="aiter.fp8_hip_smooth_token",
+        name="aiter.smoothquant_fp8_hip",
         blocks=TOKEN,
         destinations=OWN_FP8,
         steps=(

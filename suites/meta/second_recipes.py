@@ -393,7 +393,7 @@ SECOND: Mapping[str, Rule] = {
     "aiter.fp8_hip_token": fp8(times(amax_drop), "inverse", "none", fnuz=240),
     "aiter.fp8_hip_group": fp8(times(eps(1e-10)), "inverse", "none", fnuz=240),
     "aiter.int8_triton": int8(over(amax_drop), "inverse", "toward_zero"),
-    "aiter.fp8_hip_smooth_token": fp8(times(eps(1e-10)), "inverse", "none", fnuz=240),
+    "aiter.smoothquant_fp8_hip": fp8(times(eps(1e-10)), "inverse", "none", fnuz=240),
     "transformer_engine.fp8_delayed": delayed,
     "vllm.int8_static_tensor": int8(None, "division", "nearest_even"),
     "vllm.int8_static_token": int8(None, "division", "nearest_even"),
