@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import doctest
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,15 +20,11 @@ from narrowgauge.reference.fast_codec import decode_values, to_float32
 from narrowgauge.reference.inputs import noise
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.suites.meta.around_sets import F32, coded
 
 pytestmark = pytest.mark.meta
 
-F32 = npt.NDArray[np.float32]
 seeds = st.integers(0, 10**6)
-
-
-def coded(values: Any) -> Coded:
-    return Coded("float32", np.ascontiguousarray(values, np.float32).view(np.uint32))
 
 
 def random(seed: int, *shape: int) -> F32:
@@ -148,3 +145,10 @@ def test_a_hidden_zero_point_is_found(scale: int, zero: int) -> None:
     found, again = zero_points.revealed(stored)
     assert int(again.data[0, 0]) == zero
     assert 0 <= scale - int(found.data[0, 0]) <= 15
+
+
+def test_the_page_s_examples_give_what_they_print() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "around.md"
+    found = doctest.testfile(str(page), module_relative=False)
+    assert found.attempted > 20
+    assert found.failed == 0
