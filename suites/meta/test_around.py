@@ -17,7 +17,7 @@ from narrowgauge.suites.meta import second_around
 from narrowgauge.suites.meta.around_sets import bits, coded, f32, numbers, random
 from narrowgauge.suites.meta.second_derivation import decode
 from narrowgauge.suites.meta.second_quantizers import divide, multiply
-from narrowgauge.suites.meta.second_recipes import SECOND, float32_bits
+from narrowgauge.suites.meta.second_recipes import SECOND, code, float32_bits
 
 pytestmark = pytest.mark.meta
 
@@ -68,6 +68,19 @@ def test_an_infinity_holds_the_scale_until_it_has_left_the_history() -> None:
         state = delayed.updated(delayed.recorded(state, 0, coded([[amax]])), 448)
         seen.append(float(state.scale[0]))
     assert seen == [224, 224, 224, 224, 112]
+
+
+def test_delayed_elements_are_multiplied_by_the_state_s_scale() -> None:
+    """On ties of the codes, where a product and a quotient by the stored reciprocal part."""
+    name, scale = "transformer_engine.fp8_delayed", f32([[149.33333]])
+    x = np.concatenate([np.arange(17, 33, 2), np.arange(34, 64, 4), np.arange(68, 128, 8)]).astype(np.float32) / scale
+    x = np.concatenate([np.nextafter(x, np.float32(0)), x, np.nextafter(x, np.float32(9))])
+    got = quantize(coded(x), RECIPES[name], "float8_e4m3fn", given={"global_scale": coded(scale)})
+    (factor,), parted = numbers(scale), 0
+    for element, found in zip(numbers(x), got["codes"].data.ravel(), strict=True):
+        assert int(found) == code(multiply(element, factor), "float8_e4m3fn")
+        parted += int(found) != code(divide(element, divide(second_around.ONE, factor)), "float8_e4m3fn")
+    assert parted
 
 
 @pytest.mark.parametrize(

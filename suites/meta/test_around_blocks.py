@@ -111,7 +111,7 @@ def _ranges(count: int) -> F32:
     x[1], x[2], x[3] = np.abs(x[1]), -np.abs(x[2]), x[3] + np.float32(100)
     x[4], x[5], x[6] = 3.0, 0.0, x[6] * np.float32(1e-9)
     x[7], x[8], x[9] = np.float32(-2.5), x[8] * np.float32(1e6), np.rint(x[9] * 4)
-    x[10, 0], x[11] = 40.0, np.resize(f32([-7.5, 7.5, 0.5, 1.5]), count)
+    x[10, 0], x[11] = 40.0, np.resize(f32([-6.5, 8.5, 0.5, 1.5]), count)
     return x
 
 
@@ -223,6 +223,7 @@ def _fours(rows: int) -> F32:
     x[0], x[1] = 0.0, np.resize(f32([6, 3, 1.5, 0.5]), 16)
     x[2], x[3] = np.resize(f32([4, 3, 2, 1]), 16), np.resize(f32([6, 5, 5, -5]), 16)
     x[4], x[5] = 2.0, x[5] * np.float32(1e-7)
+    x[6] = 5 * 2.0**-10  # of a global scale 1: the scale at 6 is 0, and that at 4 the least
     return x
 
 
@@ -232,7 +233,8 @@ def test_four_over_six_block_by_block(threads: int, scale: float) -> None:
     x = as_bfloat16(_fours(64))
     given = {"global_scale": coded([[scale]])}
     got = four_over_six.quantize_4over6(x, given, threads)
-    taken = set()
+    six_codes = quantize(x, four_over_six.SIX, four_over_six.FORMAT, given=given)["codes"]
+    errors, taken = four_over_six.errors(x, six_codes, four_over_six.SIX, given, threads), set()
     for row in range(64):
         block = [decode(int(c), "bfloat16") for c in x.data[row]]
         want = second_around.four_over_six(block, numbers(scale)[0], threads)
@@ -240,6 +242,7 @@ def test_four_over_six_block_by_block(threads: int, scale: float) -> None:
         assert int(got["scale"].data[row, 0]) == want.scale
         six = second_around.candidate(block, numbers(scale)[0], 6, threads)
         taken.add(six.scale == want.scale)
+        assert bits(errors[row]) == [float32_bits(six.error)]
     assert taken == {True, False}
 
 
