@@ -156,6 +156,18 @@ class Subject:
             return float(bound * 2.0 ** (2.0**-18))
         return bound
 
+    @property
+    def fill(self) -> float:
+        """The least that a block's largest |x| over scale * unit is, above the floor: what is below it wastes codes."""
+        recipe, bound = self.recipe, self.destination.bound
+        if self.power_of_two:  # more than half: half of it would have done
+            return float(np.nextafter(bound / 2, bound))
+        if recipe.scale_format == "float8_e4m3fn":
+            return bound / (1 + 2.0**-4)
+        reach = self.reach
+        assert reach is not None
+        return reach / 2 if recipe.scale_cast == "e8m0_floor" else bound  # a power of two is exact, or half of it
+
     # --- runs --------------------------------------------------------------------------------------------------------
 
     def given(self, k: int = 0) -> dict[str, Coded]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.fast_codec import decode_values, to_float32
 from narrowgauge.reference.inputs import noise
 from narrowgauge.reference.recipes import RECIPES
@@ -42,10 +44,9 @@ def data(seed: int) -> F32:
 def amax(subject: Subject, x: F32) -> npt.NDArray[np.float64]:
     """The largest magnitude of each element's block."""
     blocks = subject.recipe.blocks
-    rows, columns = blocks.rows or ROWS, blocks.columns or COLUMNS
-    grid = -(-ROWS // rows), -(-COLUMNS // columns)
-    found = np.zeros(grid)
-    np.maximum.at(found, (np.arange(ROWS)[:, None] // rows, np.arange(COLUMNS)[None] // columns), np.abs(x))
+    rows, columns = blocks.rows or len(x), blocks.columns or COLUMNS
+    found = np.zeros((-(-len(x) // rows), -(-COLUMNS // columns)))
+    np.maximum.at(found, (np.arange(len(x))[:, None] // rows, np.arange(COLUMNS)[None] // columns), np.abs(x))
     return subject.per_element(found, x.shape)
 
 
@@ -254,6 +255,29 @@ def test_how_far_data_reach_beyond_the_codes(subject: Subject, seed: int | None)
     assert over.max() <= reach * (1 if exact else 1 + subject.slack)
 
 
+@pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.reach is not None], ids=str)
+def test_a_scale_is_no_larger_than_it_must_be(subject: Subject) -> None:
+    """Else codes at the top are never used, which no error of an element shows."""
+    for x in (data(4), edges(subject)):
+        done = subject.run(x)
+        used = amax(subject, x) / subject.step(done)
+        assert used.min() >= subject.fill * (1 if subject.power_of_two else 1 - subject.slack)
+        if subject.recipe.name.startswith("nvidia.nvfp4"):  # the largest block's scale is the largest of E4M3
+            assert decode_values(done["scale"]).max() == 448
+
+
+@pytest.mark.parametrize("subject", [s for s in SUBJECTS if "zero_point" in dict(s.recipe.steps)], ids=str)
+def test_a_range_takes_all_codes(subject: Subject) -> None:
+    """From the smallest to the largest element are as many steps as there are codes, less one."""
+    x = data(4)
+    blocks = subject.recipe.blocks
+    rows, columns = blocks.rows or ROWS, blocks.columns or COLUMNS
+    parts = x.reshape(ROWS // rows, rows, COLUMNS // columns, columns).astype(np.float64)
+    steps = (parts.max(axis=(1, 3)) - parts.min(axis=(1, 3))) / to_float32(subject.run(x)["scale"])
+    codes = format_named(subject.destination.format).code_count
+    assert (np.abs(steps - (codes - 1)) <= subject.slack * codes).all()
+
+
 def test_which_scales_clip() -> None:
     """A floor lets 511 of 448, 7.99 of 6 and so on be clipped, the even rule 6.99 of 6; those rounded up nothing."""
     clipping = {
@@ -270,13 +294,24 @@ def test_which_scales_clip() -> None:
             assert over.max() > subject.destination.bound, subject
 
 
+def matrices(subject: Subject, seed: int) -> Iterator[F32]:
+    """Above the floor, at its edges, far below the floor; and where rows share scales, several blocks down."""
+    x = data(seed)
+    yield x
+    yield edges(subject)
+    if subject.floor:
+        yield np.asarray(x * (subject.floor / 16 / np.abs(x).max()), np.float32)
+    if subject.recipe.blocks.rows > 1:
+        yield np.repeat(x, 50, axis=0)
+
+
 @each
 @few
 @given(seeds)
 def test_an_error_is_within_half_a_step(subject: Subject, seed: int) -> None:
     """Half the way to the next codes times the scale, exactly, and the roundings of the recipe's own steps; for a cut
     the whole way. Beyond the last code there is no end, which the test of the reach is about."""
-    for x in (data(seed), edges(subject)):
+    for x in matrices(subject, seed):
         done = subject.run(x)
         low, high = subject.cells(done)
         step, zero = subject.step(done), decode_values(done["codes"]) - subject.numbers(done)
