@@ -37,12 +37,11 @@ OWN_POWERS: dict[str, dict[str, int]] = {
     "vllm.nvfp4": {"scale": 0, "global_scale": -1},
     "vllm.nvfp4_emulated": {"scale": 0, "global_scale": -1},
 }
+#: recipes that cut toward zero where the others go to the nearest code
+CUTTING = ("aiter.int8_triton", "vllm.int8_group", "vllm.int8_group_triton")
 #: quantizing what was dequantized gives other codes, or another scale
 NOT_IDEMPOTENT = {
-    **dict.fromkeys(
-        ("aiter.int8_triton", "vllm.int8_group", "vllm.int8_group_triton"),
-        "cut toward zero: a whole number that comes back an ulp smaller loses one",
-    ),
+    **dict.fromkeys(CUTTING, "cut toward zero: a whole number that comes back an ulp smaller loses one"),
     **{
         f"compressed_tensors.{name}": "the largest magnitude is 127.5 or 7.5 codes, and comes back as 127 or 8, 7 or 8"
         for name in ("int8_channel", "int8_tensor", "int4_group", "int4_channel")
@@ -231,7 +230,7 @@ class Subject:
         ladder, codes = self._ladder, decode_values(done["codes"])
         at = np.searchsorted(ladder, codes)
         below, above = ladder[np.maximum(at - 1, 0)], ladder[np.minimum(at + 1, ladder.size - 1)]
-        if self.destination.cast == "integer_truncated":
+        if self.recipe.name in CUTTING:
             low, high = np.where(codes > 0, codes, below), np.where(codes < 0, codes, above)
         else:
             low, high = (below + codes) / 2, (codes + above) / 2

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -15,39 +13,16 @@ from hypothesis import strategies as st
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.fast_codec import decode_values, to_float32
-from narrowgauge.reference.inputs import noise
 from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.suites.meta.recipe_data import COLUMNS, F32, ROWS, amax, data, edges, matrices
 from narrowgauge.suites.meta.recipe_properties import NOT_IDEMPOTENT, NOT_SYMMETRIC, SUBJECTS, Subject
 
 pytestmark = pytest.mark.meta
 
-F32 = npt.NDArray[np.float32]
-ROWS, COLUMNS = 6, 256
 each = pytest.mark.parametrize("subject", SUBJECTS, ids=str)
-few = settings(max_examples=5)
+few = settings(max_examples=settings().max_examples // 5)  # of 25, or of a night's 1,000: recipes are many
 NO_BOUND = Coded("float32", np.array([[0x7F800000]], np.uint32))
 seeds = st.integers(0, 10**6)
-
-
-def data(seed: int) -> F32:
-    """Blocks of magnitudes 2^-2 to 2^5: rows and 128 columns of a row each have their own. Of both signs, with zeros.
-
-    Every block of 16 holds an element of at least a quarter of its power of two, and one of the other sign.
-    """
-    powers = (np.arange(ROWS)[:, None] * 5 + np.arange(COLUMNS)[None] // 128 * 3 + seed) % 7 - 2
-    x = noise(ROWS * COLUMNS, seed).reshape(ROWS, COLUMNS)
-    x[:, 2::16], x[:, 5::16] = np.abs(x[:, 2::16]) + 0.25, -np.abs(x[:, 5::16]) - 0.25
-    x[np.arange(ROWS), 6 + np.arange(ROWS)] = 0  # no column is one of zeros
-    return np.asarray(np.ldexp(x, powers), np.float32)
-
-
-def amax(subject: Subject, x: F32) -> npt.NDArray[np.float64]:
-    """The largest magnitude of each element's block."""
-    blocks = subject.recipe.blocks
-    rows, columns = blocks.rows or len(x), blocks.columns or COLUMNS
-    found = np.zeros((-(-len(x) // rows), -(-COLUMNS // columns)))
-    np.maximum.at(found, (np.arange(len(x))[:, None] // rows, np.arange(COLUMNS)[None] // columns), np.abs(x))
-    return subject.per_element(found, x.shape)
 
 
 def far_from_a_power(subject: Subject, x: F32) -> bool:
@@ -230,19 +205,6 @@ def test_recipes_that_are_not_symmetric(name: str) -> None:
 # --- clipping and error ----------------------------------------------------------------------------------------------
 
 
-def edges(subject: Subject) -> F32:
-    """Rows whose largest magnitude is the bound times 2^k, one and two ulps above and below, and 1.75 and 2 for it."""
-    bound = np.float32(subject.destination.bound)
-    tops = [bound, np.float32(1), np.float32(1.75), np.nextafter(np.float32(2), np.float32(1))]
-    for top in tops[:3]:
-        up, down = np.nextafter(top, np.float32(1e9)), np.nextafter(top, np.float32(0))
-        tops += [up, np.nextafter(up, np.float32(1e9)), down, np.nextafter(down, np.float32(0))]
-    x = noise(len(tops) * COLUMNS, seed=4).reshape(-1, COLUMNS)
-    x = np.clip(x / 4, -1, 1) * np.array(tops, np.float64)[:, None]
-    x[:, ::16] = np.array(tops, np.float64)[:, None] * np.where(np.arange(COLUMNS // 16) % 2, -1, 1)
-    return np.ldexp(x, np.arange(len(tops))[:, None] % 5 - int(np.log2(bound))).astype(np.float32)
-
-
 @pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.reach is not None], ids=str)
 @pytest.mark.parametrize("seed", [0, 1, 2, None])
 def test_how_far_data_reach_beyond_the_codes(subject: Subject, seed: int | None) -> None:
@@ -292,17 +254,6 @@ def test_which_scales_clip() -> None:
         if subject.recipe.name in clipping - {"vllm.nvfp4", "vllm.nvfp4_emulated"}:
             over = np.abs(edges(subject)) / subject.step(subject.run(edges(subject)))
             assert over.max() > subject.destination.bound, subject
-
-
-def matrices(subject: Subject, seed: int) -> Iterator[F32]:
-    """Above the floor, at its edges, far below the floor; and where rows share scales, several blocks down."""
-    x = data(seed)
-    yield x
-    yield edges(subject)
-    if subject.floor:
-        yield np.asarray(x * (subject.floor / 16 / np.abs(x).max()), np.float32)
-    if subject.recipe.blocks.rows > 1:
-        yield np.repeat(x, 50, axis=0)
 
 
 @each
