@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.suites.meta.second_derivation import Number, decode
 
 F32 = npt.NDArray[np.float32]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.suites.meta.recipe_properties import Subject
 
 F32 = npt.NDArray[np.float32]

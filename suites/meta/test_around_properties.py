@@ -17,7 +17,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.recipe import Blocks
 from narrowgauge.reference.around import calibration, delayed, four_over_six, hadamard, padding, smooth, zero_points
 from narrowgauge.reference.fast_codec import decode_values, to_float32
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.suites.meta.around_sets import F32, coded
