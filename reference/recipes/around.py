@@ -6,7 +6,7 @@ from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Destination, Rec
 from narrowgauge.reference.recipes.common import AITER, OWN_FP8, VLLM
 
 _TE = "NVIDIA Transformer Engine, nvte_delayed_scaling_recipe_amax_and_scale_update and its Float8Quantizer"
-_CT = "compressed-tensors ac8e2ba8, quantization/utils calculate_qparams:70-97, its asymmetric branch"
+_CT = "compressed-tensors ac8e2ba8, quantization/utils calculate_qparams:70-86 (asymmetric)"
 
 
 def _asymmetric(name: str, format_name: str, lowest: float, highest: float, blocks: Blocks) -> Recipe:
