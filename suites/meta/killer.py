@@ -116,13 +116,13 @@ class Killer:
         yield from _layouts()
         yield from wrong_blocks(_module("reference.quantize"), _module("contracts.recipe"), _module("contracts.coded"))
         yield from self._quantizers()
-        yield from wrong_recipes(
-            self.of_recipes, _module("reference.quantize"), _module("reference.recipes"), _module("contracts.coded")
-        )
         yield from self._casts()
         yield from _to_float32()
         yield from _long_tensors()
         yield from _stochastic()
+        yield from wrong_recipes(
+            self.of_recipes, _module("reference.quantize"), _module("reference.recipes"), _module("contracts.coded")
+        )
         yield from _refusals()
 
     def _values(self) -> Iterator[str]:
