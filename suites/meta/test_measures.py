@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+import narrowgauge
 from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.recipe import Destination
 from narrowgauge.reference.dequantized import dequantized
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.inputs import noise, scrambled
 from narrowgauge.reference.measures import KINDS, Measured, Measures, measure
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
@@ -228,10 +232,6 @@ def row_of_600() -> Array:
 def of_row(x: Array, format: str, scale: float) -> tuple[npt.NDArray[np.float64], Measures]:
     """What a row becomes with one scale: of E4M3 by vLLM's recipe; E5M2 has no recipe of a tensor's own scale, so the
     same steps by hand."""
-    from dataclasses import replace
-
-    from narrowgauge.contracts.recipe import Destination
-
     recipe = replace(
         RECIPES["sglang.fp8_native_static_tensor"],
         destinations=(
@@ -276,3 +276,29 @@ def test_reading_by_hand() -> None:
     two, three = Fraction(2), Fraction(3)
     assert reader_of("vllm.fp8_group")(two, three, Fraction(5), Fraction(7)) == 6
     assert reader_of("vllm.nvfp4")(two, three, Fraction(5), Fraction(7)) == Fraction(6, 5)
+
+
+def test_the_page_has_these_numbers() -> None:
+    """docs/measures.md: the row in an order without pattern, under five recipes."""
+    row = row_of_600()[0]
+    row = row[np.argsort(scrambled(row.size, 7))][None, :]
+    text = (Path(narrowgauge.__file__).parents[1] / "docs" / "measures.md").read_text()
+    small = [int(np.flatnonzero(row[0] == np.float32(v))[0]) for v in (0.01, 0.003)]
+    others = row[0] != 600
+
+    def line(name: str, back: npt.NDArray[np.float64], found: Measures) -> str:
+        exact = row[0].astype(np.float64)
+        rest = 10 * math.log10(np.square(exact[others]).sum() / np.square(back - exact)[others].sum())
+        off = [f"{abs(back[i] - exact[i]) / exact[i]:.1%}".replace("%", " %") for i in small]
+        flushed = found.tensor.counts["flushed"]
+        return f"| {name} | {found.tensor.sqnr:.1f} dB | {abs(rest):.1f} dB | {flushed:,} | {off[0]} | {off[1]} |"
+
+    lines = []
+    for name in ("vllm.fp8_per_tensor_dynamic", "vllm.int8_per_token_dynamic", "vllm.int8_group", "ocp.mxfp4"):
+        recipe = RECIPES[name]
+        format = recipe.destinations[0].format
+        outputs = quantize(coded(row), recipe, format)
+        back = dequantized(outputs, recipe, format)[0]
+        lines.append(line(name, back, measure(coded(row), outputs, recipe, format)))
+    lines.insert(1, line("the same to float8_e5m2", *of_row(row, "float8_e5m2", 600 / 57344)))
+    assert "\n".join(lines) in text
