@@ -15,16 +15,13 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.recipe import Blocks, Chain, Recipe
-from narrowgauge.reference import policies
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.steps import named
 
 Values = npt.NDArray[np.float64]
 
 
-def dequantized(
-    outputs: Mapping[str, Coded], recipe: Recipe, format_name: str, given: Mapping[str, Coded] | None = None
-) -> Values:
+def dequantized(outputs: Mapping[str, Coded], recipe: Recipe, given: Mapping[str, Coded] | None = None) -> Values:
     """float64 [rows, columns] of codes [rows, columns], their scales and what the recipe was given beside x.
 
     Exact, but where a reader divides by a global scale: there quotient and product are each rounded to float64.
@@ -32,27 +29,25 @@ def dequantized(
     codes = outputs["codes"]
     spread = to_elements(multipliers(outputs, recipe, given), recipe.blocks, codes.shape)
     with np.errstate(invalid="ignore"):
-        product: Values = code_values(outputs, recipe, format_name, given) * spread
+        product: Values = code_values(outputs, recipe, given) * spread
     return product
 
 
-def code_values(
-    outputs: Mapping[str, Coded], recipe: Recipe, format_name: str, given: Mapping[str, Coded] | None = None
-) -> Values:
+def code_values(outputs: Mapping[str, Coded], recipe: Recipe, given: Mapping[str, Coded] | None = None) -> Values:
     """What codes are before a scale is applied: their values less the zero point, float64 [rows, columns]."""
     codes = outputs["codes"]
-    values: Values = decode_values(codes)
-    offset = policies.resolve(recipe.destination(format_name).cast, format_name).zero_point
+    _, added = affine(recipe.element)
+    values: Values = decode_values(codes) - added
     if "zero_point" in _named_in(recipe.element):
         zero = decode_values(outputs.get("zero_point") or (given or {})["zero_point"])
         values = values - to_elements(zero, recipe.blocks, codes.shape)
-    return values - offset if offset else values
+    return values
 
 
 def multipliers(outputs: Mapping[str, Coded], recipe: Recipe, given: Mapping[str, Coded] | None = None) -> Values:
     """What a code of each block is multiplied by, float64 of the shape of the blocks' grid, or [1, 1]."""
     every = {**(given or {}), **outputs}
-    found: Values = decode_values(every["scale"]) / factor_of(recipe.element)
+    found: Values = decode_values(every["scale"]) / affine(recipe.element)[0]
     power = global_power(recipe)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if power > 0:
@@ -88,14 +83,23 @@ def _power(chain: Chain, powers: Mapping[str, int]) -> int:
     return found
 
 
-def factor_of(element: Chain) -> float:
-    """The number by which elements are multiplied besides their scale: 64 where codes count 64ths."""
-    factor = 1.0
+def affine(element: Chain) -> tuple[float, float]:
+    """By which number elements are multiplied besides their scale (64 where codes count 64ths), and which is added."""
+    factor, added = 1.0, 0.0
     for step in element[1:]:
         name, operands = named(step)
-        if name in ("mul", "div") and not isinstance(operands[0], str):
-            factor *= operands[0] if name == "mul" else 1 / operands[0]
-    return factor
+        if not operands or isinstance(operands[0], str):
+            continue
+        match name:
+            case "mul":
+                factor, added = factor * operands[0], added * operands[0]
+            case "div":
+                factor, added = factor / operands[0], added / operands[0]
+            case "add":
+                added += operands[0]
+            case "sub":
+                added -= operands[0]
+    return factor, added
 
 
 def _named_in(chain: Chain) -> set[str]:

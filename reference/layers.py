@@ -97,7 +97,7 @@ def _through(x: Coded, to: To | None) -> tuple[Values, Measured | None]:
         return decode_values(x), None
     given = calibrated(x, to.recipe, to.format, to.chosen)
     outputs = quantize(x, to.recipe, to.format, given=given)
-    back = dequantized(outputs, to.recipe, to.format, given)
+    back = dequantized(outputs, to.recipe, given)
     return back, measure(x, outputs, to.recipe, to.format, given).tensor
 
 

@@ -13,8 +13,9 @@ import pytest
 
 import narrowgauge
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.recipe import Destination
-from narrowgauge.reference.dequantized import dequantized
+from narrowgauge.contracts.recipe import Chain, Destination
+from narrowgauge.reference import measures
+from narrowgauge.reference.dequantized import affine, dequantized, global_power
 from narrowgauge.reference.inputs import noise, scrambled
 from narrowgauge.reference.measures import KINDS, Measured, Measures, measure
 from narrowgauge.reference.quantize import quantize
@@ -140,6 +141,69 @@ def test_measures_are_those_of_exact_fractions(recipe: str, format: str, special
     assert not error or abs(found.tensor.sqnr - 10 * math.log10(signal / error)) < 1e-6
 
 
+@pytest.mark.parametrize(("recipe", "format"), CASES)
+def test_bands_are_no_matter(recipe: str, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked at row by row (or block by block of rows), the same comes out but for the order of a sum."""
+    x, given = coded(np.tile(rows(False), (40, 1))), given_for(recipe)
+    outputs = quantize(x, RECIPES[recipe], format, given=given)
+    whole = measure(x, outputs, RECIPES[recipe], format, given)
+    monkeypatch.setattr(measures, "_BAND", 128)
+    parts = measure(x, outputs, RECIPES[recipe], format, given)
+    for kind, count in whole.counts.items():
+        np.testing.assert_array_equal(parts.counts[kind], count)
+    np.testing.assert_array_equal(parts.max_ulp, whole.max_ulp)
+    np.testing.assert_allclose(parts.signal, whole.signal, rtol=1e-12)  # 5,120 terms, none negative: 5,120 · 2^-53
+
+
+def test_unsigned_codes_end_at_zero() -> None:
+    """Weights to uint4 with a zero point of 8, as GPTQ stores them: 0 stands for -8 steps, 15 for 7."""
+    recipe = replace(
+        RECIPES["vllm.int8_static_tensor"],
+        destinations=(Destination("uint4", 15, "integer_nearest"),),
+        element=("x", ("div", "scale"), "rint", ("add", 8.0)),
+    )
+    x, given = coded(np.array([[-8.0, -8.5, -9.0, 7.0, 7.5, 8.0, 0.25, 0.0, -1.0]], np.float32)), {"scale": one(1.0)}
+    outputs = quantize(x, recipe, "uint4", given=given)
+    assert outputs["codes"].data.tolist() == [[0, 0, 0, 15, 15, 15, 8, 8, 7]]
+    assert dequantized(outputs, recipe, given).tolist() == [[-8, -8, -8, 7, 7, 7, 0, 0, -1]]
+    found = measure(x, outputs, recipe, "uint4", given).tensor
+    assert {kind: n for kind, n in found.counts.items() if n} == {"exact": 4, "clipped": 2, "flushed": 1, "rounded": 2}
+
+
+@pytest.mark.parametrize(
+    ("chain", "power"),
+    [
+        (("amax", ("mul", "global_scale")), 1),
+        (("amax", ("div", "global_scale")), -1),
+        (("amax", ("rdiv", "global_scale"), "recip"), -1),
+        (("global_scale", ("div", "amax"), "recip"), -1),
+        (("amax", ("mul", "inverse"), ("at_most", 448.0)), -1),
+        (("amax", ("div", "bound")), 0),
+    ],
+)
+def test_the_power_of_the_global_scale(chain: Chain, power: int) -> None:
+    """Of amax · g, amax / g, 1 / (g / amax) twice, amax · (1 / g), amax / 448."""
+    recipe = replace(
+        RECIPES["vllm.nvfp4_emulated"],
+        steps=(("inverse", ("global_scale", "recip")), ("scale", chain)),
+        element=("x", ("div", "stored")),
+    )
+    assert global_power(recipe) == power
+
+
+@pytest.mark.parametrize(
+    ("element", "both"),
+    [
+        (("x", ("div", "scale"), ("mul", 64.0)), (64, 0)),
+        (("x", ("div", 0.25), "rint", ("add", 8.0), ("sub", 3.0)), (4, 5)),
+        (("x", ("add", 1.0), ("mul", 2.0), ("div", 4.0)), (0.5, 0.5)),
+        (("x", ("mul", "encode"), ("at_least", -128.0)), (1, 0)),
+    ],
+)
+def test_numbers_in_the_chain_of_an_element(element: Chain, both: tuple[float, float]) -> None:
+    assert affine(element) == both
+
+
 def test_the_cases_hold_every_kind() -> None:
     """Else the comparison above proves nothing of it."""
     seen = dict.fromkeys((*KINDS, "not_finite", "lost"), 0)
@@ -215,7 +279,7 @@ def test_every_recipe_comes_back(recipe: str) -> None:
             given["scale"] = one(0.25)
         inputs = {name: given[name] for name in entry.inputs}
         outputs = quantize(x, entry, destination.format, given=inputs)
-        back = dequantized(outputs, entry, destination.format, inputs)
+        back = dequantized(outputs, entry, inputs)
         assert (np.abs(back - x.data.view(np.float32)) < 0.35).all()
         assert measure(x, outputs, entry, destination.format, inputs).tensor.max_ulp <= 1.5
 
@@ -241,7 +305,7 @@ def of_row(x: Array, format: str, scale: float) -> tuple[npt.NDArray[np.float64]
     )
     given = {"scale": one(scale)}
     outputs = quantize(coded(x), recipe, format, given=given)
-    return dequantized(outputs, recipe, format, given)[0], measure(coded(x), outputs, recipe, format, given)
+    return dequantized(outputs, recipe, given)[0], measure(coded(x), outputs, recipe, format, given)
 
 
 def test_the_row_of_600_in_e4m3() -> None:
@@ -298,7 +362,7 @@ def test_the_page_has_these_numbers() -> None:
         recipe = RECIPES[name]
         format = recipe.destinations[0].format
         outputs = quantize(coded(row), recipe, format)
-        back = dequantized(outputs, recipe, format)[0]
+        back = dequantized(outputs, recipe)[0]
         lines.append(line(name, back, measure(coded(row), outputs, recipe, format)))
     lines.insert(1, line("the same to float8_e5m2", *of_row(row, "float8_e5m2", 600 / 57344)))
     assert "\n".join(lines) in text
