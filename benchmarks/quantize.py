@@ -63,7 +63,7 @@ class Peer:
     def close(self) -> None:
         """End the child."""
         self.process.kill()
-        self.process.wait()
+        self.process.communicate()  # which closes its pipes, too
 
 
 @contextmanager

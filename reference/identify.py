@@ -21,6 +21,9 @@ from narrowgauge.reference.form import form_of, shaped, takes
 from narrowgauge.reference.listing import mismatches
 from narrowgauge.reference.parts import Part, parts_of
 
+#: so many recipes besides the nearest are tried with every fault, which takes a second each
+HALFWAY = 3
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -61,6 +64,7 @@ class Identity:
     follows: tuple[str, ...]  #: the named rules that give every output
     choices: Choices | None  #: of a cast, measured from its codes
     unsteady: int  #: inputs of a cast that got different codes in different places: it is no function of one value
+    left_out: int = 0  #: tensors of a quantizer that not all recipes with outputs of its form take
     nearest: tuple[str, ...] = ()  #: the named rules that leave the least, all of one answer
     mistaken: str = ""  #: where the choices are known exactly, those in which they differ from the nearest
     differences: dict[str, int] | None = None  #: from the nearest, by class
@@ -80,24 +84,28 @@ class Identity:
 
 def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
     """What the kernel is that gave these outputs. ``claim`` is an observation that has candidates (``check_claim``)."""
-    unsteady = 0
+    unsteady, tried = 0, len(seen)
     if claim.operation == Cast.operation:
         merged, unsteady = _merged(seen)
         seen = [merged]
+    else:
+        seen = _taken(claim, seen)
     rules = rules_apart(claim, seen)
     elements = sum(c.data.size for one in seen for c in one.got.values())
+    left_out = 0 if claim.operation == Cast.operation else tried - len(seen)
     if not rules:  # no named recipe has outputs of these forms for all of these inputs
-        return Identity(str(claim), elements, (), None, unsteady)
+        return Identity(str(claim), elements, (), None, unsteady, left_out)
     nearest, choices = _nearest(claim, rules, seen)
     follows = their_names(claim, (rule for rule in rules if rule.total == 0))
     if follows:
-        return Identity(str(claim), elements, follows, choices, unsteady)
+        return Identity(str(claim), elements, follows, choices, unsteady, left_out)
     explanations = _explanations(nearest, seen)
     exact = bool(explanations) and explanations[0].complete
-    others = () if exact or choices is not None else sorted(rules, key=lambda rule: rule.total)[1:]
+    parts = _parts(claim, seen)
+    others = () if exact or choices is not None else _halfway(rules, nearest, parts)
     spoilt, spoilt_by = _spoilt(others, seen)
     return Identity(
-        str(claim), elements, follows, choices, unsteady,
+        str(claim), elements, follows, choices, unsteady, left_out,
         nearest=nearest.names,
         mistaken=mistaken(behaviour_of(nearest.claim).policy, choices) if choices and choices.left == 0 else "",
         differences=nearest.counts,
@@ -105,7 +113,7 @@ def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
         explanations=explanations,
         spoilt=spoilt,
         spoilt_by=spoilt_by,
-        parts=_parts(claim, seen),
+        parts=parts,
     )  # fmt: skip
 
 
@@ -144,6 +152,20 @@ def rules_apart(claim: Claim, seen: Sequence[Seen]) -> list[Rule]:
             differences = tuple(compare(one.got, w) for one, w in zip(seen, want, strict=True))
             found[key] = Rule((candidate.rule,), candidate, want, differences)
     return list(found.values())
+
+
+def _taken(claim: Claim, seen: Sequence[Seen]) -> list[Seen]:
+    """The inputs by which a quantizer can be told: those that every recipe takes that has the form of its outputs.
+
+    A quantizer in groups of 128 may answer for 131 columns too, in a form of its own, of which no recipe says a word.
+    """
+    kept = list(seen)
+    for candidate in candidates(claim):
+        takes_them = [one for one in seen if takes(candidate, one.x.shape)]
+        alike = [one for one in takes_them if not form_of(one.got, shaped(candidate, one.x.shape))]
+        if takes_them and len(alike) == len(takes_them):
+            kept = [one for one in kept if one in takes_them]
+    return kept
 
 
 def _alike(claim: Claim, seen: Sequence[Seen]) -> list[Claim]:
@@ -202,10 +224,20 @@ def _of_matrix(one: Seen, nearest: Rule, number: int) -> list[Apart]:
     return told[::-1]
 
 
+def _halfway(rules: Sequence[Rule], nearest: Rule, parts: Sequence[Part]) -> list[Rule]:
+    """Those that a fault in one part may have made the kernel of: the other part is theirs. The nearest few."""
+    names = {name for part in parts for name in part.follows}
+    others = [rule for rule in rules if rule is not nearest and names.intersection(rule.names)]
+    return sorted(others, key=lambda rule: rule.total)[:HALFWAY]
+
+
 def _spoilt(others: Iterable[Rule], seen: Sequence[Seen]) -> tuple[str, tuple[Explanation, ...]]:
     """The first rule that a fault turns into the kernel: a quantizer that lacks one step may be nearer to another's."""
     for rule in others:
-        found = _explanations(rule, seen)
+        wrong = [(one, d) for one, d in zip(seen, rule.apart, strict=True) if d.total]
+        one, difference = min(wrong, key=lambda pair: pair[0].x.data.size)  # the rest is looked at where this one is
+        first = explain(rule.claim, one.x, one.got, difference)
+        found = _explanations(rule, seen) if first and first[0].complete else ()
         if found and found[0].complete:
             return rule.names[0], found
     return "", ()

@@ -160,23 +160,17 @@ def _look(x: Values, code: Values, end: npt.NDArray[np.int8], m: Values, fmt: Fo
         there, came = np.isfinite(x), np.isfinite(back)
         half = spacing(np.asarray(bound), fmt) / 2 * m
         kind = np.full(x.shape, KINDS.index("rounded"), np.uint8)
-        kind[(back == 0) & (x != 0)] = KINDS.index("flushed")
+        kind[back == 0] = KINDS.index("flushed")
         kind[(end * error) > half] = KINDS.index("clipped")
         kind[error == 0] = KINDS.index("exact")
         kind[~came] = len(KINDS) + OTHERS.index("lost")
         kind[~there] = len(KINDS) + OTHERS.index("not_finite")
-        ulp = np.abs(error) / (spacing(_in_codes(np.abs(x), m), fmt, bound) * m)
+        # A quotient just below a power of two is not rounded up to it: x < 2^k m are two float64, so x / m lies 2^-53
+        # of 2^k below it at least, and that is a float64 too. So the binade is the right one.
+        ulp = np.abs(error) / (spacing(np.abs(x) / m, fmt, bound) * m)
     counted = there & came
     ulp = np.where(counted & (error != 0) & (m > 0), ulp, 0.0)
     return _Looked(kind, np.where(counted, x * x, 0.0), np.where(counted, error * error, 0.0), ulp)
-
-
-def _in_codes(magnitude: Values, m: Values) -> Values:
-    """|x| / m, moved to the side of the power of two that it is on: a quotient just below one may be rounded to it."""
-    quotient = magnitude / m
-    power = np.exp2(np.floor(np.log2(np.where(quotient > 0, quotient, 1.0))))
-    low = magnitude < power * m
-    return np.where(low & (quotient >= power), np.nextafter(power, 0.0), quotient)
 
 
 def spacing(value: Values, fmt: Format, bound: float | None = None) -> Values:

@@ -13,25 +13,29 @@ from narrowgauge.command.pictures import BLUE, GREY, RED
 from narrowgauge.reference.recipe_diff import Compared, OfData, Side
 
 #: data sets that are drawn, of those that part most; points of one
-BARS, POINTS = 24, 4000
+BARS, POINTS = 24, 1500
 
 
 def draw(found: Compared, sides: Sequence[Side], path: Path) -> None:
     """A bar for each data set that parts, and the errors of both recipes in the one that parts most."""
     apart = sorted((row for row in found.rows if row.values or row.codes or row.scales), key=_share)[-BARS:]
-    height = max(3.2, 0.24 * len(apart) + 1.6)
+    height = max(4.4, 0.24 * len(apart) + 1.6)
 
     def make(figure: Any) -> None:
-        names = " and ".join(f"{s.recipe.name} to {s.format}" for s in sides)
-        figure.suptitle(names, fontsize=12)
+        figure.suptitle(" and ".join(f"{s.recipe.name} to {s.format}" for s in sides), fontsize=12)
         if not apart:
             axes = figure.add_subplot()
             axes.set_axis_off()
             axes.text(0.5, 0.5, "they agree on all of the data", ha="center", transform=axes.transAxes)
             return
         grid = figure.add_gridspec(1, 2, width_ratios=[1, 1.3])
-        _bars(figure.add_subplot(grid[0]), apart)
-        _errors(figure.add_subplot(grid[1]), apart[-1], found, sides)
+        bars = figure.add_subplot(grid[0])
+        _bars(bars, apart)
+        errors = figure.add_subplot(grid[1])
+        _errors(errors, apart[-1], found, sides)
+        for axes, side in ((bars, "left"), (errors, "right")):
+            marks, names = axes.get_legend_handles_labels()
+            figure.legend(marks, names, loc=f"outside lower {side}", ncols=2, fontsize=8, frameon=False)
 
     pictures.save(path, "--picture", height, make)
 
@@ -50,7 +54,6 @@ def _bars(axes: Any, rows: Sequence[OfData]) -> None:
     axes.set_xlim(0, 1.02)
     axes.set_xlabel("share that parts")
     axes.set_title("by data set", loc="left", fontsize=11)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.5 / len(rows) - 0.12), ncols=2, fontsize=8, frameon=False)
 
 
 def _errors(axes: Any, row: OfData, found: Compared, sides: Sequence[Side]) -> None:
@@ -70,4 +73,3 @@ def _errors(axes: Any, row: OfData, found: Compared, sides: Sequence[Side]) -> N
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set_xlabel("x")
     axes.set_ylabel("(what comes back - x) / x")
-    axes.legend(loc="best", fontsize=8, framealpha=0.9)

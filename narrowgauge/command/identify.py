@@ -128,6 +128,8 @@ def _identity(identity: Identity, operation: str, tried: int, width: int) -> lis
     rule = {"cast": "policy", "quantize": "recipe"}[operation]
     unit = "inputs" if operation == "cast" else "elements"
     said = [("tried", f"{tried:,} {unit}")]
+    if identity.left_out:
+        said.append(("left out", f"{identity.left_out} inputs that the recipes of such outputs do not all take"))
     if identity.unsteady:
         inputs = "input" if identity.unsteady == 1 else "inputs"
         said.append(("unsteady", f"{identity.unsteady:,} {inputs} got another code in another place"))

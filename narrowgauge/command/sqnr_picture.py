@@ -26,7 +26,11 @@ def draw(ranked: Sequence[tuple[OfLayer, ...]], path: Path) -> None:
         grid = figure.add_gridspec(1, 2, width_ratios=[1.7, 1])
         left = figure.add_subplot(grid[0])
         _decibels(left, drawn)
-        _errors(figure.add_subplot(grid[1], sharey=left), drawn)
+        right = figure.add_subplot(grid[1], sharey=left)
+        _errors(right, drawn)
+        for axes, side, columns in ((left, "left", 1), (right, "right", len(KINDS))):
+            marks, names = axes.get_legend_handles_labels()
+            figure.legend(marks, names, loc=f"outside lower {side}", ncols=columns, fontsize=8, frameon=False)
 
     pictures.save(path, "--picture", max(3.4, 0.24 * len(drawn) + 1.8 + 0.2 * len(drawn[0])), make)
 
@@ -44,7 +48,6 @@ def _decibels(axes: Any, drawn: Sequence[tuple[OfLayer, ...]]) -> None:
     axes.grid(axis="y", color=PALE)
     axes.set_xlabel("SQNR of the output, dB; a layer without a mark is exact or was refused")
     axes.set_title("layers, the worst at the top", loc="left", fontsize=11)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.6 / len(drawn) - 0.12), fontsize=8, frameon=False)
 
 
 def _errors(axes: Any, drawn: Sequence[tuple[OfLayer, ...]]) -> None:
@@ -60,4 +63,3 @@ def _errors(axes: Any, drawn: Sequence[tuple[OfLayer, ...]]) -> None:
     axes.tick_params(labelleft=False)
     axes.set_xlim(0, 1.001)
     axes.set_xlabel("share")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.6 / len(drawn) - 0.12), ncols=3, fontsize=8, frameon=False)

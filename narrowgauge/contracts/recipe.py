@@ -149,12 +149,10 @@ class Recipe:
         for name in self.inputs:
             if name not in INPUTS:
                 raise BadInput(f"recipe {self.name!r}: input {name!r}; expected one of {', '.join(INPUTS)}")
-        known = {*STATISTICS, *CONSTANTS, *self.inputs}
+        known = {*STATISTICS, *CONSTANTS, *self.inputs, *(("stored",) if "scale" in self.inputs else ())}
         for name, chain in self.steps:
             self._check(name, chain, known)
             known |= {name, "stored"} if name == "scale" else {name}
-        if "scale" in self.inputs:
-            known.add("stored")
         self._check("element", self.element, known | {"x"})
         if self.element[0] != "x":
             raise BadInput(f"recipe {self.name!r}: element starts at {self.element[0]!r}; expected 'x'")

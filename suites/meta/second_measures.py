@@ -15,16 +15,44 @@ from narrowgauge.suites.meta.second_derivation import LAYOUTS, Number, decode, i
 #: value of the code, of the scale, of the global scale, of the zero point -> what an element comes back as
 Reader = Callable[[Fraction, Fraction, Fraction, Fraction], Fraction]
 
+
+def plain(code: Fraction, scale: Fraction, of_tensor: Fraction, zero: Fraction) -> Fraction:
+    return code * scale
+
+
+def over_global(code: Fraction, scale: Fraction, of_tensor: Fraction, zero: Fraction) -> Fraction:
+    return code * scale / of_tensor
+
+
+def times_global(code: Fraction, scale: Fraction, of_tensor: Fraction, zero: Fraction) -> Fraction:
+    return code * scale * of_tensor
+
+
+def less_zero(code: Fraction, scale: Fraction, of_tensor: Fraction, zero: Fraction) -> Fraction:
+    return (code - zero) * scale
+
+
+def less_eight(code: Fraction, scale: Fraction, of_tensor: Fraction, zero: Fraction) -> Fraction:
+    return (code - 8) * scale
+
+
+def sixty_fourths(code: Fraction, scale: Fraction, of_tensor: Fraction, zero: Fraction) -> Fraction:
+    return code / 64 * scale  # OCP MX 1.0: codes of MXINT8 count 64ths
+
+
 #: by the beginning of a recipe's name; the longest that fits holds
-READERS: Mapping[str, Reader] = {
-    "": lambda code, scale, of_tensor, zero: code * scale,
-    "ocp.mxint8": lambda code, scale, of_tensor, zero: code / 64 * scale,  # OCP MX 1.0: codes of MXINT8 count 64ths
-    "nvidia.nvfp4_divisor": lambda code, scale, of_tensor, zero: code * scale / of_tensor,
-    "nvidia.nvfp4_multiplier": lambda code, scale, of_tensor, zero: code * scale * of_tensor,
-    "vllm.nvfp4": lambda code, scale, of_tensor, zero: code * scale / of_tensor,
-    "vllm.int8_static_azp": lambda code, scale, of_tensor, zero: (code - zero) * scale,
-    "vllm.int8_per_token_dynamic_azp": lambda code, scale, of_tensor, zero: (code - zero) * scale,
+_NAMES: Mapping[Reader, str] = {
+    plain: "vllm.nvfp4_ds_mla",
+    sixty_fourths: "ocp.mxint8 quark.mxint8 microxcaling.mxint8",
+    over_global: "nvidia.nvfp4_divisor vllm.nvfp4 aiter.nvfp4 compressed_tensors.nvfp4",
+    times_global: "nvidia.nvfp4_multiplier vllm.nvfp4_kv sglang.nvfp4_kv_sm90 torchao.nvfp4_two_levels modelopt.nvfp4 "
+    "transformer_engine.nvfp4",
+    less_zero: "vllm.int8_static_azp vllm.int8_per_token_dynamic_azp vllm.uint4_zero_point awq.uint4 "
+    "gptq.uint4_asymmetric vllm.int4_per_token_head torchao.int8_row_asymmetric "
+    "compressed_tensors.int8_token_asymmetric compressed_tensors.int4_group_asymmetric",
+    less_eight: "vllm.uint4b8 gptq.uint4_symmetric",
 }
+READERS: Mapping[str, Reader] = {"": plain} | {name: f for f, names in _NAMES.items() for name in names.split()}
 
 
 def reader_of(recipe: str) -> Reader:

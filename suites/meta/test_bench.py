@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from narrowgauge.benchmarks import casts, emulator
-from narrowgauge.benchmarks.paired import Benchmark, measure
+from narrowgauge.benchmarks import casts, emulator, quantize
+from narrowgauge.benchmarks.paired import Benchmark, Measured, measure
+from narrowgauge.command import bench
+from narrowgauge.contracts.coded import Coded
 from narrowgauge.devices import discovery
 from narrowgauge.suites.meta.command_sets import as_json, refused, said
+from narrowgauge.suites.meta.marks import needs_torch
 
 pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
+
+CASES = quantize.CASES
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +23,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(casts, "COUNT", 1000)
     monkeypatch.setattr(emulator, "COUNT", 1000)
     monkeypatch.setattr(emulator, "KERNELS", ())
+    monkeypatch.setattr(quantize, "SIDE", 64)
+    monkeypatch.setattr(quantize, "CASES", ())
 
 
 def test_ratio_is_theirs_by_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +59,38 @@ def test_the_emulator_is_measured_against_the_interpreter(
     assert data["name"] == "every bfloat16 to float8_e4m3fnuz, triton_native_fnuz on gfx942"
     assert (data["peer"], data["goal"]) == ("Triton's interpreter", 1.0)
     assert min(data["ratio"], data["rate"]) > 0
+
+
+@needs_torch
+def test_quantizers_are_measured_against_eager_torch(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of torchao and torch is here; every case of the peer runs."""
+    monkeypatch.setattr(quantize, "CASES", CASES)
+    data = as_json(["bench", "--rounds", "1", "-k", "64 x 64"], capsys)
+    assert [m["name"].partition(",")[0] for m in data] == [name for _, name in CASES]
+    for m in data:
+        assert m["peer"].startswith(("torchao ", "torch "))
+        assert min(m["ratio"], m["rate"]) > 0
+
+
+@pytest.mark.parametrize(("held", "times"), [(1.0, 2.0), (9.0, 10.0)])
+def test_memory_is_the_input_and_the_most_that_is_held(held: float, times: float) -> None:
+    """Work that holds so many arrays of the input's size at once, and another that it lets go before."""
+    x = Coded("float32", np.zeros((256, 1024), np.uint32))
+
+    def work() -> None:
+        np.empty(x.data.nbytes // 2, np.uint8)
+        np.empty(int(held * x.data.nbytes), np.uint8)
+
+    assert quantize.peak(work, x) == pytest.approx(times, abs=0.01)
+
+
+def test_memory_is_said() -> None:
+    measured = [Measured("a", "b", 2.0, 1e6, 1.0, peak) for peak in (None, 1.5, 6.0)]
+    text = " ".join(line.plain for line in bench._table(measured).texts(160))
+    assert "1.5 × input " in text
+    assert "6.0 × input above" in text
 
 
 def test_the_smoke_leg_is_one_number(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -111,6 +112,15 @@ def test_both_directions_are_one_comparison() -> None:
     assert there.measured[0].to_json() == back.measured[1].to_json()
 
 
+def test_nearer_is_nearer() -> None:
+    """Halves go to even in one and away from zero in the other: they part, and neither is nearer. Then 1.6 to 2, 1."""
+    x = np.array([[127, 0.5, -2.5, 1.6, 1.5]], np.float32)
+    found = compared(x, "vllm.int8_per_token_dynamic", "sglang.int8_per_token", "int8").rows[0]
+    assert (found.values, found.nearer) == (2, (0, 0))
+    cut = compared(x, "vllm.int8_per_token_dynamic", "aiter.int8_triton", "int8").rows[0]
+    assert (cut.values, cut.nearer) == (2, (1, 0))
+
+
 def test_a_recipe_agrees_with_itself() -> None:
     found = compared(rows(), TOKEN, TOKEN)
     assert (found.total("codes"), found.total("scales"), found.total("values")) == (0, 0, 0)
@@ -181,6 +191,16 @@ def test_they_part_in_the_element() -> None:
     assert (found.name, found.step) == ("element", 1)
     assert np.float32(found.one.value) == x[0, 1] / s
     assert np.float32(found.other.value) == x[0, 1] * (np.float32(1) / s)
+
+
+def test_they_part_at_the_start() -> None:
+    """amax over bound, and the same product begun at the other end with another number."""
+    one, x = RECIPES[CTA], coded(np.full((1, 4), 3, np.float32))
+    other = replace(one, steps=(("scale", ("bound", ("rdiv", 4.0))), *one.steps[1:]))
+    found = parting(*(trace(x, recipe, E4, {}, (0, 0)) for recipe in (one, other)))
+    assert found is not None
+    assert (found.name, found.step) == ("scale", 0)
+    assert (found.one.said, found.other.said) == ("amax, over bound", "bound, 4 over it")
 
 
 @pytest.mark.parametrize("name", list(RECIPES))

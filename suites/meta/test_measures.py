@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+import narrowgauge
 from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.recipe import Destination, less
+from narrowgauge.reference import measures
 from narrowgauge.reference.dequantized import dequantized
 from narrowgauge.reference.measures import KINDS, Measured, Measures, measure
-from narrowgauge.reference.noise import noise
+from narrowgauge.reference.noise import noise, scrambled
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.suites.meta.second_derivation import Number, decode, whole_number
@@ -136,6 +141,36 @@ def test_measures_are_those_of_exact_fractions(recipe: str, format: str, special
     assert not error or abs(found.tensor.sqnr - 10 * math.log10(signal / error)) < 1e-6
 
 
+@pytest.mark.parametrize(("recipe", "format"), CASES)
+def test_bands_are_no_matter(recipe: str, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked at row by row (or block by block of rows), the same comes out but for the order of a sum."""
+    x, given = coded(np.tile(rows(False), (40, 1))), given_for(recipe)
+    outputs = quantize(x, RECIPES[recipe], format, given=given)
+    whole = measure(x, outputs, RECIPES[recipe], format, given)
+    monkeypatch.setattr(measures, "_BAND", 128)
+    parts = measure(x, outputs, RECIPES[recipe], format, given)
+    for kind, count in whole.counts.items():
+        np.testing.assert_array_equal(parts.counts[kind], count)
+    np.testing.assert_array_equal(parts.max_ulp, whole.max_ulp)
+    np.testing.assert_allclose(parts.signal, whole.signal, rtol=1e-12)  # 5,120 terms, none negative: 5,120 · 2^-53
+
+
+def test_unsigned_codes_end_at_zero() -> None:
+    """Weights to uint4 with a zero point of 8, as GPTQ stores them: 0 stands for -8 steps, 15 for 7."""
+    recipe = replace(
+        RECIPES["vllm.int8_static_tensor"],
+        destinations=(Destination("uint4", 15, "integer_nearest"),),
+        element=("x", ("div", "scale"), "rint", ("add", 8.0)),
+        reader=less(8.0),
+    )
+    x, given = coded(np.array([[-8.0, -8.5, -9.0, 7.0, 7.5, 8.0, 0.25, 0.0, -1.0]], np.float32)), {"scale": one(1.0)}
+    outputs = quantize(x, recipe, "uint4", given=given)
+    assert outputs["codes"].data.tolist() == [[0, 0, 0, 15, 15, 15, 8, 8, 7]]
+    assert dequantized(outputs, recipe, given).tolist() == [[-8, -8, -8, 7, 7, 7, 0, 0, -1]]
+    found = measure(x, outputs, recipe, "uint4", given).tensor
+    assert {kind: n for kind, n in found.counts.items() if n} == {"exact": 4, "clipped": 2, "flushed": 1, "rounded": 2}
+
+
 def test_the_cases_hold_every_kind() -> None:
     """Else the comparison above proves nothing of it."""
     seen = dict.fromkeys((*KINDS, "not_finite", "lost"), 0)
@@ -228,10 +263,6 @@ def row_of_600() -> Array:
 def of_row(x: Array, format: str, scale: float) -> tuple[npt.NDArray[np.float64], Measures]:
     """What a row becomes with one scale: of E4M3 by vLLM's recipe; E5M2 has no recipe of a tensor's own scale, so the
     same steps by hand."""
-    from dataclasses import replace
-
-    from narrowgauge.contracts.recipe import Destination
-
     recipe = replace(
         RECIPES["sglang.fp8_native_static_tensor"],
         destinations=(
@@ -276,3 +307,29 @@ def test_reading_by_hand() -> None:
     two, three = Fraction(2), Fraction(3)
     assert reader_of("vllm.fp8_group")(two, three, Fraction(5), Fraction(7)) == 6
     assert reader_of("vllm.nvfp4")(two, three, Fraction(5), Fraction(7)) == Fraction(6, 5)
+
+
+def test_the_page_has_these_numbers() -> None:
+    """docs/measures.md: the row in an order without pattern, under five recipes."""
+    row = row_of_600()[0]
+    row = row[np.argsort(scrambled(row.size, 7))][None, :]
+    text = (Path(narrowgauge.__file__).parents[1] / "docs" / "measures.md").read_text()
+    small = [int(np.flatnonzero(row[0] == np.float32(v))[0]) for v in (0.01, 0.003)]
+    others = row[0] != 600
+
+    def line(name: str, back: npt.NDArray[np.float64], found: Measures) -> str:
+        exact = row[0].astype(np.float64)
+        rest = 10 * math.log10(np.square(exact[others]).sum() / np.square(back - exact)[others].sum())
+        off = [f"{abs(back[i] - exact[i]) / exact[i]:.1%}".replace("%", " %") for i in small]
+        flushed = found.tensor.counts["flushed"]
+        return f"| {name} | {found.tensor.sqnr:.1f} dB | {abs(rest):.1f} dB | {flushed:,} | {off[0]} | {off[1]} |"
+
+    lines = []
+    for name in ("vllm.fp8_per_tensor_dynamic", "vllm.int8_per_token_dynamic", "vllm.int8_group", "ocp.mxfp4"):
+        recipe = RECIPES[name]
+        format = recipe.destinations[0].format
+        outputs = quantize(coded(row), recipe, format)
+        back = dequantized(outputs, recipe)[0]
+        lines.append(line(name, back, measure(coded(row), outputs, recipe, format)))
+    lines.insert(1, line("the same to float8_e5m2", *of_row(row, "float8_e5m2", 600 / 57344)))
+    assert "\n".join(lines) in text
