@@ -55,7 +55,10 @@ def _by_logarithm(step: str) -> tuple[tuple[str, Chain], ...]:
 
 def _int8_by_logarithm(step: str) -> tuple[tuple[str, Chain], ...]:
     """The same; 2^128 is an infinity, of which nothing is left either."""
-    return ("found", ("amax", (step, "source"), ("zero_to", 2.0**-23))), ("power", ("found", ("mul", 0.0), ("add", "found")))
+    return ("found", ("amax", (step, "source"), ("zero_to", 2.0**-23))), (
+        "power",
+        ("found", ("mul", 0.0), ("add", "found")),
+    )
 
 
 def _by_bits(mantissa: int, *over: Step) -> tuple[str, Chain]:

@@ -168,9 +168,7 @@ RECIPES = (
         source=f"{_MX}:101-187; on a CPU",
     ),
     _nvfp4("", scale=_SIXTH, encode=("stored", "recip")),
-    _nvfp4(
-        "_two_levels", ("global_scale", ("tensor_amax", ("div", 2688.0))), scale=_TWO_LEVELS, encode=_ENCODE_TWO
-    ),
+    _nvfp4("_two_levels", ("global_scale", ("tensor_amax", ("div", 2688.0))), scale=_TWO_LEVELS, encode=_ENCODE_TWO),
     _nvfp4("_two_levels_given", scale=_TWO_LEVELS, encode=_ENCODE_TWO, given=True),
     _float8("row", TOKEN),
     _float8("tensor", TENSOR),

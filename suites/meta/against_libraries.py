@@ -50,9 +50,7 @@ class Count:
     @property
     def line(self) -> str:
         name = f"{self.recipe:44} {self.format:16} {self.source:9}"
-        return (
-            f"{name} {self.elements:8} {self.differing:7} {self.others:8} {self.others_differing:7} {self.meaningless:7}"
-        )
+        return f"{name} {self.elements:8} {self.differing:7} {self.others:8} {self.others_differing:7} {self.meaningless:7}"
 
 
 def version(package: str) -> str | None:
@@ -91,7 +89,9 @@ def _add(count: Count, got: Mapping[str, Array], want: Mapping[str, Coded], reci
         differs = _differing(got[key], want[key])
         count.others += differs.size
         count.others_differing += int(differs.sum())
-    differs = _differing(got["codes"], want["codes"]) if "codes" in got else _values_differ(got["elements"], want["codes"])
+    differs = (
+        _differing(got["codes"], want["codes"]) if "codes" in got else _values_differ(got["elements"], want["codes"])
+    )
     means = _meaningful(got, want, recipe, format_named(count.format))
     count.elements += int(means.sum())
     count.meaningless += int((~means).sum())
@@ -109,7 +109,9 @@ def _meaningful(got: Mapping[str, Array], want: Mapping[str, Coded], recipe: Rec
         means &= ~np.isnan(got["elements"]) | np.isnan(to_float32(want["codes"]))
     if "scale" in want and nan_code(fmt) < 0 and fmt.family != "integer":
         lost = np.isnan(to_float32(want["scale"]))
-        rows, columns = (b or size for b, size in zip((recipe.blocks.rows, recipe.blocks.columns), means.shape, strict=True))
+        rows, columns = (
+            b or size for b, size in zip((recipe.blocks.rows, recipe.blocks.columns), means.shape, strict=True)
+        )
         means &= ~lost.repeat(rows, 0).repeat(columns, 1)[: means.shape[0], : means.shape[1]]
     return means
 
@@ -147,7 +149,9 @@ def report(library: str) -> Iterator[str | Count]:
                     yield compare(name, call, destination.format, source)
                 except Exception as error:
                     import os, traceback
-                    if os.environ.get("TB"): traceback.print_exc()
+
+                    if os.environ.get("TB"):
+                        traceback.print_exc()
                     yield f"{name} {destination.format} {source} refused {type(error).__name__}: {str(error)[:100]}"
 
 
