@@ -126,7 +126,7 @@ def microxcaling(rounding: str, block: Block, source: str, format: str, given: G
 
 def to_nearest(x: Number, format: str, rounding: str, **more: str) -> int:
     """The saturating cast with another rule for ties."""
-    policy = {
+    policy: dict[str, object] = {
         "rounding": rounding, "limit": None, "overflow": "max", "infinity": "max", "subnormals": "keep",
         "nan": "nan" if LAYOUTS[format].nan is not None else "max", "negative_zero": "keep",
     }  # fmt: skip

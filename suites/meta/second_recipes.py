@@ -225,17 +225,6 @@ def int8_factor(seed: float, rounding: str) -> Rule:
     return rule
 
 
-def symmetric(half: Fraction) -> Rule:
-    """compressed-tensors: s = amax/half the range of bits, float32's epsilon where it is 0; x/s nearest even."""
-
-    def rule(block: Block, source: str, format: str, given: Given) -> Answer:
-        scale = divide(amax_keep(block), Number("finite", False, half))
-        scale = power(-23) if is_zero(scale) else scale
-        return Answer([integer(divide(x, scale), format, "nearest_even") for x in block], float32_bits(scale))
-
-    return rule
-
-
 # ---------------- A.3, A.4 and A.6: blocks with a coded scale
 
 
