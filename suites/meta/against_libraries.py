@@ -159,12 +159,8 @@ def report(library: str) -> Iterator[str | Count]:
                 try:
                     yield compare(name, call, destination.format, source)
                 except Exception as error:
-                    import os
-                    import traceback
-
-                    if os.environ.get("TB"):
-                        traceback.print_exc()
-                    yield f"{name} {destination.format} {source} refused {type(error).__name__}: {str(error)[:100]}"
+                    said = f"refused: {type(error).__name__}: {str(error).splitlines()[0][:80]}"
+                    yield f"| {name} | {destination.format} | {source} | {said} | | | | |"
 
 
 def main(names: list[str]) -> int:
