@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from narrowgauge.contracts.recipe import Chain, Destination, Recipe, Step, group
-from narrowgauge.reference.recipes.common import FP4
+from narrowgauge.reference.recipes.common import FP4, NAN_WHERE_AMAX_IS
 
 E8M0 = "float8_e8m0fnu"
 _OCP = "OCP Microscaling Formats (MX) 1.0, 6.3: the scale is the largest power of two not above amax, over 2^emax"
@@ -17,7 +17,8 @@ def _ocp(name: str, format_name: str, largest: float, emax: int, *to_codes: Step
         blocks=group(32),
         destinations=(Destination(format_name, largest, _CASTS[format_name]),),
         amax_nan="keep",
-        steps=(("scale", ("amax", ("mul", 2.0**-emax))),),
+        # to a power of two first: a quotient below the least normal number would be rounded, and perhaps up to it
+        steps=(NAN_WHERE_AMAX_IS, ("scale", ("amax", "floor_pow2", ("mul", 2.0**-emax), ("add", "nan")))),
         element=("x", ("div", "stored"), *to_codes),
         scale_format=E8M0,
         scale_cast="e8m0_floor",
