@@ -44,10 +44,8 @@ def _with_zero_point(name: str, format_name: str, lowest: float, span: float, bl
         _ROUND,
         ("rsub", lowest),
         _ROUND,
-        ("at_least_or_nan", lowest),
         ("at_most_or_nan", lowest + span),
         "rint",
-        ("nan_to", 0.0),
     )
     return Recipe(
         name=f"compressed_tensors.{name}",

@@ -15,17 +15,19 @@ _NEAREST = tuple(replace(d, cast=_AWAY[d.format.startswith("float8")]) for d in 
 _TOP: tuple[str, Chain] = ("top", ("bound", "floor_pow2"))
 
 
-def _mx(name: str, destinations: tuple[Destination, ...], over: tuple[Step, ...], *to_codes: Step) -> Recipe:
-    """A block of zeros counts as 2^-126; one with an infinity or a NaN is NaN. A zero loses its sign."""
-    scale: Chain = ("amax", ("zero_to", 2.0**-126), "exp2_floor_log2", *over, ("add", "nan"))
+def _mx(name: str, destinations: tuple[Destination, ...], *over: Step) -> Recipe:
+    """A block with an infinity or a NaN is NaN. A zero loses its sign."""
+    whole = destinations[0].format == "int8"
+    # a block of zeros counts as 2^-126, which is below what is stored but for int8
+    chain: Chain = ("amax", *((("zero_to", 2.0**-126),) if whole else ()), "exp2_floor_log2", *over, ("add", "nan"))
     return Recipe(
         name=f"microxcaling.{name}",
         blocks=group(32),
         destinations=destinations,
         amax_nan="keep",
-        steps=(NAN_UNLESS_FINITE, *((_TOP,) if over else ()), ("scale", scale)),
-        element=("x", ("add", 0.0), ("div", "stored"), *to_codes),
-        reader=SIXTY_FOURTHS if to_codes else PLAIN,
+        steps=(NAN_UNLESS_FINITE, *((_TOP,) if over else ()), ("scale", chain)),
+        element=("x", ("add", 0.0), ("div", "stored"), *(TO_MXINT8 if whole else ())),
+        reader=SIXTY_FOURTHS if whole else PLAIN,
         scale_format=E8M0,
         scale_cast="e8m0_floor",
         source="microxcaling 7bc41952, mx/mx_ops.py _quantize_mx, mx/elemwise_ops.py _quantize_elemwise_core",
@@ -33,8 +35,8 @@ def _mx(name: str, destinations: tuple[Destination, ...], over: tuple[Step, ...]
 
 
 RECIPES = (
-    _mx("mx_nearest", _NEAREST, (("div", "top"),)),
-    _mx("mx_even", MX, (("div", "top"),)),
-    _mx("mxint8_nearest", (replace(MXINT8, cast="integer_away"),), (), *TO_MXINT8),
-    _mx("mxint8_even", (MXINT8,), (), *TO_MXINT8),
+    _mx("mx_nearest", _NEAREST, ("div", "top")),
+    _mx("mx_even", MX, ("div", "top")),
+    _mx("mxint8_nearest", (replace(MXINT8, cast="integer_away"),)),
+    _mx("mxint8_even", (MXINT8,)),
 )

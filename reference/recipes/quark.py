@@ -62,8 +62,8 @@ def _int8_by_logarithm(step: str) -> tuple[tuple[str, Chain], ...]:
 
 
 def _by_bits(mantissa: int, *over: Step) -> tuple[str, Chain]:
-    """amax rounded to so many mantissa bits; a block of zeros counts as 2^-126. Held to 2^-127 and 2^127."""
-    chain: Chain = ("amax", ("zero_to", 2.0**-126), ("even_pow2", mantissa), *over)
+    """amax rounded to so many mantissa bits, held to 2^-127 and 2^127."""
+    chain: Chain = ("amax", ("even_pow2", mantissa), *over)
     return ("power", (*chain, ("at_least", 2.0**-127), ("at_most", 2.0**127), ("add", "nan")))
 
 

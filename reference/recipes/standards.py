@@ -13,7 +13,7 @@ from narrowgauge.contracts.recipe import (
     group,
     times,
 )
-from narrowgauge.reference.recipes.common import FP4
+from narrowgauge.reference.recipes.common import FP4, NAN_WHERE_AMAX_IS
 
 E8M0 = "float8_e8m0fnu"
 PLAIN = Reader()
@@ -30,7 +30,8 @@ def _ocp(name: str, format_name: str, largest: float, emax: int, *to_codes: Step
         blocks=group(32),
         destinations=(Destination(format_name, largest, _CASTS[format_name]),),
         amax_nan="keep",
-        steps=(("scale", ("amax", ("mul", 2.0**-emax))),),
+        # to a power of two first: a quotient below the least normal number would be rounded, and perhaps up to it
+        steps=(NAN_WHERE_AMAX_IS, ("scale", ("amax", "floor_pow2", ("mul", 2.0**-emax), ("add", "nan")))),
         element=("x", ("div", "stored"), *to_codes),
         reader=reader,
         scale_format=E8M0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import TENSOR, TIMES_GLOBAL, Blocks, Destination, Recipe, group
+from narrowgauge.contracts.recipe import TENSOR, TIMES_GLOBAL, Blocks, Chain, Destination, Recipe, group
 from narrowgauge.reference.recipes.common import FP4, TILE_128
 
 _RECIPE = "Transformer Engine, common/recipe/recipe_common.cuh:13-47"
@@ -38,6 +38,15 @@ def _fp8(name: str, blocks: Blocks, source: str, *power: str) -> Recipe:
     )
 
 
+#: 1 of amax 0, and where it would be 0
+_MULTIPLIER: Chain = (
+    "tensor_amax",
+    ("zero_to", 2688.0),
+    ("rdiv", 2688.0),
+    ("at_most", _LARGEST),
+    ("zero_to", 1.0),
+)
+
 RECIPES = (
     _fp8("current", TENSOR, "recipe/current_scaling.cu"),
     _fp8("current_power_of_two", TENSOR, "recipe/current_scaling.cu (force_pow_2_scales)", "floor_pow2"),
@@ -48,18 +57,9 @@ RECIPES = (
         blocks=group(16),
         destinations=FP4,
         steps=(
-            # 1 of amax 0, and where it would be 0; what TE keeps is amax itself
-            (
-                "multiplier",
-                (
-                    "tensor_amax",
-                    ("zero_to", 2688.0),
-                    ("rdiv", 2688.0),
-                    ("at_most", _LARGEST),
-                    ("zero_to", 1.0),
-                ),
-            ),
-            ("global_scale", ("multiplier", "recip")),
+            # what TE keeps is amax of the tensor
+            ("multiplier", _MULTIPLIER),
+            ("global_scale", (*_MULTIPLIER, "recip")),
             ("sixth", ("multiplier", ("mul", "1/bound"))),
             ("scale", ("amax", ("mul", "sixth"), ("at_most", _LARGEST))),
             ("encode", ("stored", ("mul", "global_scale"), "recip", ("at_most", _LARGEST))),

@@ -1,12 +1,14 @@
 """Every recipe of a library against the installed library, element by element.
 
 Run: ``python -m narrowgauge.suites.meta.against_libraries [LIBRARY ...]``. It imports torch, and each library that it
-finds. A library that is not there is said to be "not installed". It ends with 1 where anything differs.
+finds, and prints the tables of docs/recipes-checked-libraries.md. A library that is not there is said to be "not
+installed"; a format that a library does not take is said to be refused. It ends with 1 where anything differs.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +36,11 @@ LIBRARIES = ("torchao", "compressed_tensors", "modelopt", "quark", "microxcaling
 GIVEN = {"scale": 0.0371, "global_scale": 37.3}
 
 
+HEADER = """\
+| recipe | to | x | codes | differ | scales and more | differ | no number |
+|---|---|---|---|---|---|---|---|"""
+
+
 @dataclass
 class Count:
     """What was compared of one recipe, destination and source, and what differs."""
@@ -49,8 +56,9 @@ class Count:
 
     @property
     def line(self) -> str:
-        name = f"{self.recipe:44} {self.format:16} {self.source:9}"
-        return f"{name} {self.elements:8} {self.differing:7} {self.others:8} {self.others_differing:7} {self.meaningless:7}"
+        """A row of the table."""
+        counts = (self.elements, self.differing, self.others, self.others_differing, self.meaningless)
+        return f"| {self.recipe} | {self.format} | {self.source} | {' | '.join(map(str, counts))} |"
 
 
 def version(package: str) -> str | None:
@@ -121,8 +129,8 @@ def _values_differ(got: Array, want: Coded) -> Mask:
     wanted, found = to_float32(want), np.asarray(got, np.float32)
     if format_named(want.format).family == "integer":
         found = found + np.float32(0)
-    same: Mask = found.view(np.uint32) == wanted.view(np.uint32)
-    return ~(same | (np.isnan(found) & np.isnan(wanted)))
+    same: Mask = (found.view(np.uint32) == wanted.view(np.uint32)) | (np.isnan(found) & np.isnan(wanted))
+    return ~same
 
 
 def _differing(got: Array, want: Coded) -> Mask:
@@ -130,30 +138,29 @@ def _differing(got: Array, want: Coded) -> Mask:
     if want.format == "float32":
         return _values_differ(got, want)
     if want.format == "int32":
-        return np.asarray(got, np.int64) != decode_values(want)
+        unequal: Mask = np.asarray(got, np.int64) != decode_values(want)
+        return unequal
     low = format_named(want.format).code_count - 1  # 4-bit codes come with their sign, in bytes
     stored = Coded(want.format, (np.asarray(got).astype(np.int64) & low).astype(want.data.dtype))
-    same: Mask = stored.data == (want.data & low)
-    return ~(same | (np.isnan(to_float32(stored)) & np.isnan(to_float32(want))))
+    same: Mask = (stored.data == (want.data & low)) | (np.isnan(to_float32(stored)) & np.isnan(to_float32(want)))
+    return ~same
 
 
 def report(library: str) -> Iterator[str | Count]:
     """A line about the library, then a count for each recipe, destination and source."""
     module = importlib.import_module(f"narrowgauge.suites.meta.libraries.{library}")
     found = version(module.PACKAGE)
-    yield f"{module.PACKAGE} {found or 'not installed'}"
+    yield f"\n## {library}: {module.PACKAGE} {found or 'not installed'}\n"
+    if found:
+        yield HEADER
     for name, call in module.calls().items() if found else ():
         for destination in RECIPES[name].destinations:
             for source in module.SOURCES:
                 try:
                     yield compare(name, call, destination.format, source)
                 except Exception as error:
-                    import os
-                    import traceback
-
-                    if os.environ.get("TB"):
-                        traceback.print_exc()
-                    yield f"{name} {destination.format} {source} refused {type(error).__name__}: {str(error)[:100]}"
+                    said = f"refused: {type(error).__name__}: {str(error).splitlines()[0][:80]}"
+                    yield f"| {name} | {destination.format} | {source} | {said} | | | | |"
 
 
 def main(names: list[str]) -> int:

@@ -16,13 +16,16 @@ import numpy.typing as npt
 
 from narrowgauge.suites.meta.second_derivation import LAYOUTS, Number, decode
 from narrowgauge.suites.meta.second_engines import ENGINES
-from narrowgauge.suites.meta.second_levels import LEVELS, OF_TENSOR
+from narrowgauge.suites.meta.second_levels import LEVELS
+from narrowgauge.suites.meta.second_levels import OF_TENSOR as OF_ENGINES
+from narrowgauge.suites.meta.second_libraries import LIBRARIES, OF_LIBRARIES
 from narrowgauge.suites.meta.second_recipes import SECOND as ONE_LEVEL
 from narrowgauge.suites.meta.second_recipes import Rule, float32_bits
 
 Array = npt.NDArray[Any]
 #: every rule, by the name of its recipe
-SECOND: Mapping[str, Rule] = {**ONE_LEVEL, **LEVELS, **ENGINES}
+SECOND: Mapping[str, Rule] = {**ONE_LEVEL, **LEVELS, **ENGINES, **LIBRARIES}
+OF_TENSOR = {**OF_ENGINES, **OF_LIBRARIES}
 _E4M3, _E8M0 = ("float8_e4m3fn",), "float8_e8m0fnu"
 _BOTH = ("float8_e4m3fn", "float8_e4m3fnuz")
 
@@ -30,8 +33,12 @@ _BOTH = ("float8_e4m3fn", "float8_e4m3fnuz")
 #: the largest value of each destination; of FNUZ the half of OCP's; of int4 half of the range of codes
 BOUNDS = {
     "float8_e4m3fn": 448, "float8_e4m3fnuz": 224, "float8_e5m2": 57344, "float6_e2m3fn": 7.5, "float6_e3m2fn": 28,
-    "float4_e2m1fn": 6, "int8": 127, "int4": 7.5, "uint4": 15,
+    "float8_e5m2fnuz": 57344, "float4_e2m1fn": 6, "int8": 127, "int4": 7.5, "uint4": 15,
 }  # fmt: skip
+
+
+#: of which every engine uses the largest value
+_ALIKE = ("float8_e4m3fn", "float8_e5m2", "float8_e5m2fnuz")
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,11 @@ class Shape:
     bound: float = 0.0  #: what the engine divides by and holds to, where it is not that of ``BOUNDS``
 
     def bound_of(self, format: str) -> float:
-        return self.bound if self.bound and format not in ("float8_e4m3fn", "float8_e5m2") else BOUNDS[format]
+        return (
+            self.bound
+            if self.bound and format not in ("float8_e4m3fn", "float8_e5m2", "float8_e5m2fnuz")
+            else BOUNDS[format]
+        )
 
     def blocks(self, rows: int, columns: int) -> list[tuple[slice, slice]]:
         """The blocks of a matrix, row by row of the grid."""
@@ -141,17 +152,13 @@ _TABLE: tuple[tuple[Shape, str], ...] = (
     (Shape(0, 0, ("int8",), ("scale", "zero_point")), "vllm.int8_static_azp"),
     (Shape(1, 0, ("int8",)), "aiter.int8_triton vllm.int8_per_token_dynamic vllm.int8_per_token_dynamic_azp"),
     (Shape(1, 0, ("int8",)), "sglang.int8_per_token vllm.int8_per_token_triton vllm.int8_rms_norm_token"),
-    (Shape(1, 0, ("int8",), bound=127.5), "compressed_tensors.int8_channel"),
     (Shape(1, 128, ("int8",)), "vllm.int8_group vllm.int8_group_triton"),
-    (Shape(0, 0, ("int8",), bound=127.5), "compressed_tensors.int8_tensor"),
-    (Shape(1, 128, ("int4",)), "compressed_tensors.int4_group"),
-    (Shape(0, 1, ("int4",)), "compressed_tensors.int4_channel"),
-    (Shape(1, 32, _E4M3, scale=_E8M0), "ocp.mxfp8_e4m3 nvidia.mxfp8_e4m3 modelopt.mxfp8"),
+    (Shape(1, 32, _E4M3, scale=_E8M0), "ocp.mxfp8_e4m3 nvidia.mxfp8_e4m3"),
     (Shape(1, 32, _E4M3, scale=_E8M0), "vllm.mxfp8_torch vllm.mxfp8_triton sglang.mxfp8_kv"),
     (Shape(1, 32, ("float8_e5m2",), scale=_E8M0), "ocp.mxfp8_e5m2 nvidia.mxfp8_e5m2"),
     (Shape(1, 32, ("float6_e2m3fn",), scale=_E8M0), "ocp.mxfp6_e2m3"),
     (Shape(1, 32, ("float6_e3m2fn",), scale=_E8M0), "ocp.mxfp6_e3m2"),
-    (Shape(1, 32, ("float4_e2m1fn",), scale=_E8M0), "ocp.mxfp4 quark.mxfp4_even vllm.mxfp4_cuda"),
+    (Shape(1, 32, ("float4_e2m1fn",), scale=_E8M0), "ocp.mxfp4 vllm.mxfp4_cuda"),
     (Shape(1, 32, ("int8",), scale=_E8M0), "ocp.mxint8"),
     (Shape(1, 16, ("float4_e2m1fn",), scale="float8_e4m3fn"), "nvidia.nvfp4_divisor nvidia.nvfp4_multiplier"),
     (
@@ -159,7 +166,51 @@ _TABLE: tuple[tuple[Shape, str], ...] = (
         "vllm.nvfp4 vllm.nvfp4_emulated vllm.nvfp4_triton vllm.nvfp4_kv vllm.nvfp4_kv_over4 sglang.nvfp4_kv_sm90",
     ),
 )
-SHAPES: Mapping[str, Shape] = {name: shape for shape, names in _TABLE for name in names.split()}
+_FP4 = ("float4_e2m1fn",)
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+_MX = ("float8_e4m3fn", "float8_e5m2", "float6_e2m3fn", "float6_e3m2fn", *_FP4)
+_BY_MANTISSA = {1: _FP4, 2: ("float8_e5m2", "float6_e3m2fn"), 3: ("float8_e4m3fn", "float6_e2m3fn")}
+_FIRST = ("float32", "bfloat16")
+_LIBRARIES: tuple[tuple[Shape, str], ...] = (
+    (Shape(1, 32, _MX, scale=_E8M0), "torchao.mx_floor torchao.mx_ceil torchao.mx_rceil"),
+    *((Shape(1, 32, to, scale=_E8M0), f"torchao.mx_even_{bits}") for bits, to in _BY_MANTISSA.items()),
+    (Shape(1, 16, _FP4, scale=_E4M3[0]), "torchao.nvfp4 torchao.nvfp4_two_levels transformer_engine.nvfp4"),
+    (Shape(1, 16, _FP4, ("global_scale",), scale=_E4M3[0]), "torchao.nvfp4_two_levels_given"),
+    (Shape(1, 16, _FP4, scale=_E4M3[0], sources=_ANY), "compressed_tensors.nvfp4"),
+    (Shape(1, 16, _FP4, scale=_E4M3[0]), "modelopt.nvfp4"),
+    (Shape(1, 0, _FLOAT8, bound=240, sources=_ANY), "torchao.float8_row"),
+    (Shape(0, 0, _FLOAT8, bound=240, sources=_ANY), "torchao.float8_tensor"),
+    (Shape(1, 0, ("int8",), bound=127.5, sources=_ANY), "torchao.int8_row compressed_tensors.int8_channel"),
+    (Shape(0, 0, ("int8",), bound=127.5, sources=_ANY), "compressed_tensors.int8_tensor"),
+    (Shape(1, 0, ("int8",), sources=_ANY), "torchao.int8_row_asymmetric compressed_tensors.int8_token_asymmetric"),
+    (Shape(1, 32, ("int4",), sources=_ANY), "torchao.int4_group"),
+    (Shape(1, 128, ("int4",), sources=_ANY), "compressed_tensors.int4_group"),
+    (Shape(1, 0, ("int4",), sources=_ANY), "compressed_tensors.int4_channel"),
+    (Shape(1, 128, ("int4",), bound=7, sources=_ANY), "compressed_tensors.int4_group_asymmetric"),
+    (Shape(0, 0, _E4M3, sources=_ANY), "compressed_tensors.fp8_tensor modelopt.fp8_tensor"),
+    (Shape(1, 0, _E4M3, sources=_ANY), "compressed_tensors.fp8_token modelopt.fp8_channel"),
+    (Shape(1, 128, _E4M3, sources=_ANY), "compressed_tensors.fp8_group_128"),
+    (
+        Shape(128, 128, _E4M3, ragged=True, sources=_ANY),
+        "compressed_tensors.fp8_block modelopt.fp8_block",
+    ),
+    (Shape(0, 0, _E4M3, _S), "compressed_tensors.fp8_static_tensor"),
+    (Shape(1, 0, _E4M3, _S), "compressed_tensors.fp8_static_channel"),
+    (Shape(1, 32, _E4M3, scale=_E8M0, sources=_ANY), "compressed_tensors.mxfp8"),
+    (Shape(1, 32, ("float6_e2m3fn",), scale=_E8M0, sources=_ANY), "compressed_tensors.mxfp6"),
+    (Shape(1, 32, _FP4, scale=_E8M0, sources=_ANY), "compressed_tensors.mxfp4"),
+    (Shape(1, 32, _E4M3, scale=_E8M0, ragged=True), "modelopt.mxfp8"),
+    (Shape(1, 32, _FP4, scale=_E8M0), "modelopt.mxfp4 quark.mxfp4_even"),
+    *((Shape(1, 32, _BY_MANTISSA[bits], scale=_E8M0), f"quark.mx_even_{bits}") for bits in (2, 3)),
+    (Shape(1, 32, _MX, scale=_E8M0, sources=_FIRST), "quark.mx_floor quark.mx_ceil"),
+    (Shape(1, 32, _MX, scale=_E8M0), "microxcaling.mx_nearest microxcaling.mx_even"),
+    (Shape(1, 32, ("int8",), scale=_E8M0, sources=_FIRST), "quark.mxint8_even quark.mxint8_floor quark.mxint8_ceil"),
+    (Shape(1, 32, ("int8",), scale=_E8M0), "microxcaling.mxint8_nearest microxcaling.mxint8_even"),
+    (Shape(0, 0, _FLOAT8[:2]), "transformer_engine.fp8_current transformer_engine.fp8_current_power_of_two"),
+    (Shape(1, 128, _FLOAT8[:2], ragged=True), "transformer_engine.fp8_block_1x128"),
+    (Shape(128, 128, _FLOAT8[:2], ragged=True), "transformer_engine.fp8_block_128x128"),
+)
+SHAPES: Mapping[str, Shape] = {name: shape for shape, names in (*_TABLE, *_LIBRARIES) for name in names.split()}
 
 #: what is given beside x, as codes: a grid of one for each block, or [1, 1]
 Given = Mapping[str, Array]
@@ -174,7 +225,7 @@ def derive(name: str, x: Array, source: str, format: str, given: Given, rule: Ru
     answers = []
     whole: dict[str, Number] = {}
     if name in OF_TENSOR:
-        whole["global_scale"] = OF_TENSOR[name]([decode(int(c), source) for c in x.ravel()])
+        whole = OF_TENSOR[name]([decode(int(c), source) for c in x.ravel()], source)
     for i, (down, across) in enumerate(places):
         numbers = whole | {n: decode(_of_block(v, i), FORMAT_OF.get(n, "float32")) for n, v in given.items()}
         part = x[down, across]
@@ -182,7 +233,8 @@ def derive(name: str, x: Array, source: str, format: str, given: Given, rule: Ru
         codes[down, across] = np.array(answers[-1].codes, np.uint32).reshape(part.shape)
     grid = shape.grid(rows, columns)
     outputs = {"codes": codes}
-    outputs |= {n: np.full((1, 1), float32_bits(value), np.uint32) for n, value in whole.items()}
+    if whole:
+        outputs["global_scale"] = np.full((1, 1), float32_bits(whole["global_scale"]), np.uint32)
     if "scale" not in shape.given:
         outputs["scale"] = np.array([a.scale for a in answers], np.uint32).reshape(grid)
     if answers and answers[0].zero_point is not None:

@@ -27,19 +27,22 @@ from narrowgauge.suites.meta.second_recipes import (
 _ONE, _ZERO, _NAN = whole_number(1), whole_number(0), Number("nan", False, Fraction(0))
 _SIX, _E4M3 = whole_number(6), "float8_e4m3fn"
 
+#: what is computed of a whole tensor and its format, by name; "global_scale" is returned
+OfTensor = Callable[[Block, str], dict[str, Number]]
+
 # ---------------- NVFP4
 
 
-def divisor(tensor: Block) -> Number:
+def divisor(tensor: Block, source: str) -> dict[str, Number]:
     """What checkpoints of compressed-tensors divide by: 448 * 6 / amax, and 1 where that is no number."""
     g = divide(whole_number(2688), amax_drop(tensor))
-    return g if g.kind == "finite" else _ONE
+    return {"global_scale": g if g.kind == "finite" else _ONE}
 
 
-def multiplier(tensor: Block) -> Number:
+def multiplier(tensor: Block, source: str) -> dict[str, Number]:
     """What checkpoints of ModelOpt multiply by: amax / (448 * 6), and 1 for a tensor of zeros."""
     g = divide(amax_drop(tensor), whole_number(2688))
-    return _ONE if is_zero(g) else g
+    return {"global_scale": _ONE if is_zero(g) else g}
 
 
 def _two_levels(by_divisor: bool, block: Block, source: str, format: str, given: Given) -> Answer:
@@ -161,7 +164,7 @@ LEVELS: Mapping[str, Rule] = {
     "vllm.int8_per_token_dynamic_azp": dynamic_azp,
 }
 #: values of the whole tensor that a recipe computes: their derivation from all elements
-OF_TENSOR: Mapping[str, Callable[[Block], Number]] = {
+OF_TENSOR: Mapping[str, OfTensor] = {
     "nvidia.nvfp4_divisor": divisor,
     "nvidia.nvfp4_multiplier": multiplier,
 }

@@ -16,7 +16,7 @@ from narrowgauge.suites.meta.second_derivation import decode
 Array = npt.NDArray[Any]
 KINDS = (
     "special", "powers", "random", "ties", "outlier", "zeros", "nan", "huge", "tiny", "faint", "halves",
-    "barely", "straddling",
+    "barely", "brink", "straddling",
 )  # fmt: skip
 #: what is given for the first block; other blocks have others. By kind where one has something of its own: scales and
 #: global scales whose reciprocals are no normal numbers
@@ -63,6 +63,11 @@ def numbers(kind: str, whole: bool = False) -> Array:
     elif kind == "tiny":  # reciprocals of scales are about the largest float32
         exponents = np.array([-120] if whole else [-115, -120, -122, -126, -132, -137])
         base = np.asarray(base[np.arange(exponents.size) % 4] * 2.0 ** exponents[:, None], np.float32)
+    elif kind == "brink":  # amax one ulp below the least normal number times the largest power of two of a format
+        tops = np.nextafter(2.0 ** (np.array([0, 2, 4, 8, 15, 2, 4, 8]) - 126.0).astype(np.float32), np.float32(0))
+        base = np.clip(base, -0.9, 0.9).reshape(16, 32) * np.resize(tops, 16)[:, None]
+        base[:, 5] = np.resize(tops, 16)
+        base = np.asarray(base.reshape(4, 128), np.float32)
     elif kind == "faint":  # below the least amax of each engine
         base *= np.asarray([[1e-11], [1e-13], [1e-31], [1e-5]], np.float32)
     elif kind == "halves":  # of a scale of 1 in int8 by 127, 127.5 and 255

@@ -225,17 +225,6 @@ def int8_factor(seed: float, rounding: str) -> Rule:
     return rule
 
 
-def symmetric(half: Fraction) -> Rule:
-    """compressed-tensors: s = amax/half the range of bits, float32's epsilon where it is 0; x/s nearest even."""
-
-    def rule(block: Block, source: str, format: str, given: Given) -> Answer:
-        scale = divide(amax_keep(block), Number("finite", False, half))
-        scale = power(-23) if is_zero(scale) else scale
-        return Answer([integer(divide(x, scale), format, "nearest_even") for x in block], float32_bits(scale))
-
-    return rule
-
-
 # ---------------- A.3, A.4 and A.6: blocks with a coded scale
 
 
@@ -435,15 +424,9 @@ SECOND: Mapping[str, Rule] = {
     "vllm.int8_group": int8(_GROUP, "inverse", "toward_zero", "fmax first"),
     "vllm.int8_group_triton": int8(_GROUP, "division", "toward_zero", "fmax first"),
     "sglang.int8_per_token": int8_factor(1e-10, "nearest_away"),
-    "compressed_tensors.int8_channel": symmetric(Fraction(255, 2)),
-    "compressed_tensors.int8_tensor": symmetric(Fraction(255, 2)),
-    "compressed_tensors.int4_group": symmetric(Fraction(15, 2)),
-    "compressed_tensors.int4_channel": symmetric(Fraction(15, 2)),
     "vllm.mxfp8_torch": nan_is_byte_0(microscaled(log2_rule(amax_keep, 2.0**-126))),
     "vllm.mxfp8_triton": gfx950(microscaled(log2_rule(amax_drop, 2.0**-126))),
     "sglang.mxfp8_kv": held_first(microscaled(log2_rule(amax_drop, 1e-30))),
-    "modelopt.mxfp8": microscaled(log2_rule(amax_keep, 0.0)),
-    "quark.mxfp4_even": microscaled(even_float),
     "vllm.mxfp4_cuda": field_0_is_zero(microscaled(even_bits)),
     "vllm.nvfp4_emulated": nvfp4_emulated,
 }

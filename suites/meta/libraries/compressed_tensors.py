@@ -51,9 +51,9 @@ def _quantize(x: Any, format_name: str, given: Any, scheme: dict[str, Any]) -> d
     else:
         low, high = _ends(x, scheme)
         scale, zero = calculate_qparams(low, high, args, global_scale=of_tensor)
+        zero = zero if not scheme.get("symmetric", True) else None
     if scheme["strategy"] in ("channel", "token") and not given:
-        scale, zero = scale.reshape(-1, 1), zero.reshape(-1, 1)
-    zero = zero if not scheme.get("symmetric", True) else None
+        scale, zero = scale.reshape(-1, 1), None if zero is None else zero.reshape(-1, 1)
     dtype = {"int8": torch.int8, "int4": torch.int8, "float8_e4m3fn": torch.float8_e4m3fn}.get(format_name)
     found = quantize(x.clone(), scale, zero, args, dtype=dtype, global_scale=of_tensor)
     codes = {"codes": found.view(torch.uint8).numpy()} if dtype else {"elements": found.float().numpy()}
