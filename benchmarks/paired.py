@@ -21,6 +21,7 @@ class Benchmark:
     ours: Work
     theirs: Work
     goal: float  #: the ratio that we mean to keep
+    peak: Callable[[], float] | None = None  #: measures the most memory that our work takes, by the input's bytes
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Measured:
     ratio: float  #: their time by ours: above 1 we are faster
     rate: float  #: our elements a second
     goal: float
+    peak: float | None = None
 
 
 def measure(benchmark: Benchmark, rounds: int) -> Measured:
@@ -39,7 +41,8 @@ def measure(benchmark: Benchmark, rounds: int) -> Measured:
     times = [[_seconds(work) for work in (benchmark.ours, benchmark.theirs)] for _ in range(rounds + 1)][1:]
     ratios = [theirs / ours for ours, theirs in times]
     rate = benchmark.elements / float(np.median([ours for ours, _ in times]))
-    return Measured(benchmark.name, benchmark.peer, float(np.median(ratios)), rate, benchmark.goal)
+    peak = None if benchmark.peak is None else benchmark.peak()
+    return Measured(benchmark.name, benchmark.peer, float(np.median(ratios)), rate, benchmark.goal, peak)
 
 
 def _seconds(work: Work) -> float:

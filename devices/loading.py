@@ -30,7 +30,7 @@ class Loaded:
 
 def load(origin: str) -> dict[str, Loaded]:
     """The kernels of a file (a path that ends in .py) or of a module (a dotted name), by name."""
-    module = _import_file(Path(origin)) if origin.endswith(".py") else _import_module(origin)
+    module = import_file(Path(origin)) if origin.endswith(".py") else _import_module(origin)
     distribution = distribution_of(module)
     found: dict[str, Loaded] = {}
     for function in vars(module).values():
@@ -61,7 +61,8 @@ def _import_module(name: str) -> ModuleType:
         ) from None
 
 
-def _import_file(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
+    """The module of a file, under a name of its own. Raises ``BadInput`` where there is no file."""
     if not path.is_file():
         raise BadInput(f"no file {path}")
     # The name carries a hash of the path: two plug-ins named kernels.py are two modules.

@@ -6,6 +6,8 @@ the child.
 
 from __future__ import annotations
 
+import mmap
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,9 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.contracts.views import Place, View, place
+
+#: Linux has had it long before Python named it
+_NORESERVE = 0x4000 if sys.platform == "linux" else 0
 
 
 @dataclass(frozen=True)
@@ -58,15 +63,22 @@ def placed(x: Coded, view: View = "contiguous") -> Placed:
     if view == "contiguous":
         return Placed(x, x.data.copy())
     at = place(view, *x.shape)
-    try:
-        memory = np.zeros(at.size, x.data.dtype)  # what is never touched takes no memory
-    except MemoryError as error:
-        raise NotExecuted(f"no memory for a view of {at.size} elements ({view})") from error
     if at.filled:
-        memory[:] = np.resize(np.array(around(format_named(x.format)), x.data.dtype), at.size)
+        memory = np.resize(np.array(around(format_named(x.format)), x.data.dtype), at.size)
+    else:
+        memory = _untouched(at.size, x.data.dtype)
     result = Placed(x, memory, at)
     result.array(memory)[...] = x.data
     return result
+
+
+def _untouched(size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Zeros that take no memory where nobody touches them. Raises ``NotExecuted`` where there is no room for them."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", _NORESERVE)
+    try:
+        return np.frombuffer(mmap.mmap(-1, max(size, 1) * dtype.itemsize, flags=flags), dtype)[:size]
+    except OSError as error:
+        raise NotExecuted(f"no address space for {size} elements: {error}") from error
 
 
 def around(fmt: Format) -> tuple[int, int]:

@@ -16,13 +16,13 @@ from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
 from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.dequantize import dequantize
 from narrowgauge.reference.fast_codec import cast
-from narrowgauge.reference.quantize import quantize
+from narrowgauge.reference.staged import PLAIN
 from narrowgauge.reference.wide import wide_result
 
 Buffers = dict[str, Coded]
 #: given the behaviour, what the last cast was given, and its codes: other codes
 Patch = Callable[["Behaviour", Coded, Coded], Coded]
-#: as ``quantize``: x, recipe, format, last cast
+#: x with what is given beside it, recipe, format, last cast
 Quantizer = Callable[[Coded, Recipe, str, Callable[[Coded], Coded]], Buffers]
 
 
@@ -38,12 +38,11 @@ class Behaviour:
     written: str = ""  #: the format whose codes are really written, under the label of ``format``
     patched: tuple[Patch, ...] = ()  #: each changes the codes of the last cast
     after: tuple[Callable[[Buffers], Buffers], ...] = ()  #: each changes the outputs
-
+    quantizer: Quantizer = PLAIN  #: what runs the recipe
     received: tuple[Callable[[Coded], Coded], ...] = ()  #: each changes what comes in
     reads: bool = False  #: codes become values, and not values codes
     layouts: tuple[tuple[str, str], ...] = ()  #: name of a buffer, and its packing
     first: str = ""  #: the operation whose result is quantized
-    quantizer: Quantizer = quantize  #: what runs the recipe
 
     def run(self, x: Coded) -> Buffers:
         """The outputs for one input tensor, and what comes beside it. After an operation that leaves bits open, one of
@@ -58,8 +57,12 @@ class Behaviour:
             outputs = {"codes": dequantize(x, self.recipe, self.format, self.last_cast)}
         else:
             outputs = self.quantizer(x, self.recipe, self.format, self.last_cast)
-        for edit in self.after:
-            outputs = edit(outputs)
+        return self.finished(outputs)
+
+    def finished(self, outputs: Buffers) -> Buffers:
+        """The outputs after what is changed in them."""
+        for change in self.after:
+            outputs = change(outputs)
         return outputs
 
     def last_cast(self, x: Coded) -> Coded:

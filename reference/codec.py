@@ -162,7 +162,7 @@ def encode(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy, random:
     if policy.negative == "magnitude":
         exact = np.abs(exact)
     if fmt.family == "integer":
-        return _integer(exact, fmt, policy).astype(fmt.storage)
+        return integer_codes(exact, fmt, policy)
     negative = np.signbit(exact)
     code = _magnitude(exact, fmt, policy, random)
     if fmt.signed:
@@ -205,37 +205,40 @@ def _unsigned(x: Values, code: npt.NDArray[np.int64], fmt: Format, policy: CastP
     return np.where(x == 0, nan, code) if policy.zero == "nan" else code
 
 
-def _integer(x: Values, fmt: Format, policy: CastPolicy) -> npt.NDArray[np.int64]:
-    """Rounded, the zero point added, then held to the range, which in two's complement is one longer below zero."""
+def integer_codes(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) -> Codes:
+    """Rounded, the zero point added, then held to the range, which in two's complement is one longer below zero.
+
+    In the precision of x, where every step is exact: float64, or float32 with a zero point of at most 16 bits.
+    """
     low, high = (-fmt.sign_bit, fmt.sign_bit - 1) if fmt.signed else (0, fmt.code_count - 1)
     if policy.limit is not None:
         low, high = max(low, -int(policy.limit)), int(policy.limit)
     beyond = float(fmt.code_count + abs(policy.zero_point))  # as good as infinite: no zero point brings it back
-    near = np.clip(np.nan_to_num(x, nan=0.0), -beyond, beyond)
-    rounded = np.clip(_to_whole(near, policy) + policy.zero_point, low, high).astype(np.int64)
-    negative = np.signbit(x)
+    nan = np.isnan(x)
+    near = np.clip(np.where(nan, 0, x) if nan.any() else x, -beyond, beyond)
+    rounded = np.clip(_to_whole(near, policy) + policy.zero_point, low, high).astype(np.int32)
     of = {"max": (high, high), "min": (low, low), "signed_max": (high, low)}
-    if policy.nan in of:  # a NaN of "zero" has been one all along
+    if policy.nan in of and nan.any():  # a NaN of "zero" has been one all along
         plus, minus = of[policy.nan]
-        rounded = np.where(np.isnan(x), np.where(negative, minus, plus), rounded)
-    return np.bitwise_and(rounded, fmt.code_count - 1)
+        rounded = np.where(nan, np.where(np.signbit(x), minus, plus), rounded)
+    codes: Codes = np.bitwise_and(rounded, fmt.code_count - 1).astype(fmt.storage)
+    return codes
 
 
-def _to_whole(x: Values, policy: CastPolicy) -> Values:
-    """The whole numbers that finite values become. Adding a half would round once more, in float64."""
-    whole = np.trunc(x)
-    way, outward = np.abs(x - whole), np.copysign(1.0, x)
+def _to_whole(x: npt.NDArray[np.floating], policy: CastPolicy) -> npt.NDArray[np.floating]:
+    """The whole numbers that finite values become. Adding a half would round once more."""
+    whole: npt.NDArray[np.floating] = np.trunc(x)
     match policy.rounding:
         case "nearest_even":
-            return np.rint(x)
+            whole = np.rint(x)
         case "nearest_away":
-            return np.where(way >= 0.5, whole + outward, whole)
+            whole = np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(x.dtype.type(1), x), whole)
         case "nearest_zero":
-            return np.where(way > 0.5, whole + outward, whole)
+            whole = np.where(np.abs(x - whole) > 0.5, whole + np.copysign(x.dtype.type(1), x), whole)
         case "up":
-            return np.ceil(x)
+            whole = np.ceil(x)
         case "down":
-            return np.floor(x)
+            whole = np.floor(x)
     return whole
 
 

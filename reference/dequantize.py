@@ -28,7 +28,7 @@ def dequantize(
         raise BadInput(f"dequantize: codes have shape {x.shape}; expected [rows, columns]")
     with np.errstate(all="ignore"):
         values = reader_values(x, recipe, given_with(x) if given is None else given)
-        return in_bands(to_float32(x), values, recipe.blocks, recipe.value, format_name, last_cast)
+        return in_bands(to_float32(x), values, recipe.blocks, recipe.reader.element, format_name, last_cast)
 
 
 def reader_values(
@@ -43,6 +43,6 @@ def reader_values(
         check_given(name, given[name], format_of, grid)
         numbers = decode_values(given[name]) if name == "zero_point" else to_float32(given[name])
         values["stored" if name == "scale" else name] = numbers
-    for name, chain in recipe.reading:
+    for name, chain in recipe.reader.blocks:
         values[name] = run_chain(chain, values, steps)
     return values

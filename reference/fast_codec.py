@@ -22,6 +22,7 @@ from narrowgauge.reference.codec import (
     decode,
     encode,
     has_negative_zero,
+    integer_codes,
     of_nan,
     special_code,
     values,
@@ -31,6 +32,8 @@ _F32_MANTISSA = 23
 _F32_INFINITY = 0x7F800000
 #: so many lower bits of a float32 pattern become one for a look-up, and so many elements are handled at once
 _CUT, _BLOCK = 17, 32768
+#: sums of a zero point and of numbers of 8 bits are exact in float32, by far
+_LARGEST_ZERO_POINT = 1 << 16
 
 
 def cast(x: Coded, format_name: str, policy: CastPolicy, random: RandomBits | None = None) -> Coded:
@@ -49,6 +52,8 @@ def cast(x: Coded, format_name: str, policy: CastPolicy, random: RandomBits | No
         return Coded(fmt.name, encode(decode_values(x), fmt, policy))
     if fmt.bits <= 8 and fmt.family != "integer":
         return Coded(fmt.name, _by_upper_bits(x.codes, fmt, policy))
+    if fmt.bits <= 8 and policy.negative != "magnitude" and abs(policy.zero_point) <= _LARGEST_ZERO_POINT:
+        return Coded(fmt.name, _integers(x.codes, fmt, policy))
     if fmt.family in ("ieee", "fn", "fnuz", "finite"):
         return Coded(fmt.name, encode_float32(x.codes, fmt, policy))
     return Coded(fmt.name, encode(decode_values(x), fmt, policy))
@@ -123,15 +128,26 @@ def _by_upper_bits(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
     """
     table, flat = _upper_table(fmt, policy), np.ravel(bits)
     codes = np.empty(flat.size, fmt.storage)
-    low, index = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.int64)
+    low, index, ones = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.int64), np.uint32((1 << _CUT) - 1)
     for start in range(0, flat.size, _BLOCK):
         block = flat[start : start + _BLOCK]
         lower, place = low[: block.size], index[: block.size]
-        np.bitwise_and(block, np.uint32((1 << _CUT) - 1), out=lower)
-        np.minimum(lower, np.uint32(1), out=lower)
-        np.bitwise_or(lower, block >> np.uint32(_CUT), out=lower)
+        # What is added carries into bit 17 unless the bits below it are all zero.
+        np.bitwise_and(block, ones, out=lower)
+        np.add(lower, ones, out=lower)
+        np.bitwise_or(lower, block, out=lower)
+        np.right_shift(lower, np.uint32(_CUT), out=lower)
         place[:] = lower
         table.take(place, out=codes[start : start + _BLOCK], mode="clip")
+    return codes.reshape(bits.shape)
+
+
+def _integers(bits: Codes, fmt: Format, policy: CastPolicy) -> Codes:
+    """float32 patterns to whole numbers of at most 8 bits: the definition's steps, none of which rounds in float32."""
+    flat = np.ravel(bits).view(np.float32)
+    codes = np.empty(flat.size, fmt.storage)
+    for start in range(0, flat.size, _BLOCK):
+        codes[start : start + _BLOCK] = integer_codes(flat[start : start + _BLOCK], fmt, policy)
     return codes.reshape(bits.shape)
 
 

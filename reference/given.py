@@ -17,6 +17,7 @@ from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
 from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import recipe_of, resolved
+from narrowgauge.reference.calibrated import divides_by_global
 from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.form import parts_of
 from narrowgauge.reference.quantize import amax_of
@@ -33,7 +34,21 @@ _EXACT = CastPolicy(overflow="special", infinity="special")
 _ZEROS = (3, -7, 100, -128, 127, 0, 1, -1)
 #: scales that a reader meets, of each kind of storage: ordinary, powers of two, the ends, zero, NaN
 _STORED: dict[str, tuple[float, ...]] = {
-    "float32": (0.37, 2.0**-9, 1.0, 3.0, 2.0**-126, 2.0**100, 1e-40, 1e30, 2.0**-149, 0.0, -0.5, float("nan")),
+    "float32": (
+        0.37,
+        1 + 2.0**-8,
+        2.0**-9,
+        3.0,
+        1.0,
+        2.0**-126,
+        2.0**100,
+        1e-40,
+        1e30,
+        2.0**-149,
+        0.0,
+        -0.5,
+        float("nan"),
+    ),
     "float8_e8m0fnu": (2.0**-3, 1.0, 2.0**7, 2.0**-127, 2.0**127, 2.0**-126, 2.0**-20, float("nan")),
     "float8_e4m3fn": (1.125, 0.0, 448.0, 2.0**-9, 0.4375, 1.0, float("nan"), 26.0),
 }
@@ -64,9 +79,9 @@ def with_given(claim: Claim, x: Coded, turn: int | None = 0) -> Coded:
 
 
 def _around(grid: tuple[int, ...], numbers: tuple[float, ...], turn: int) -> F64:
-    """The numbers one after the other, a row of the grid beginning one further than the last one ended."""
+    """The numbers one after the other along a row; the next row begins five further, so that both neighbours differ."""
     rows, columns = grid
-    places = np.arange(rows)[:, None] * (columns + 1) + np.arange(columns) + turn
+    places = np.arange(rows)[:, None] * 5 + np.arange(columns) + turn
     chosen: F64 = np.asarray(numbers, np.float64)[places % len(numbers)]
     return chosen
 
@@ -96,11 +111,12 @@ def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int | None) ->
     bound = recipe.destination(format_name).bound
     relative = np.ones(grid) if turn is None else _around(grid, _RELATIVE, turn)
     turn = turn or 0
+    two_level = 2688.0 / max(largest, 2.0**-90) * _GLOBAL[turn % len(_GLOBAL)]
     made: dict[str, F64] = {
         "scale": np.clip(np.where(amax > 0, amax, 1.0) / bound * relative, 2.0**-100, 2.0**100),
         "zero_point": _around(grid, _ZEROS, turn),
         "upper_bound": np.full((1, 1), max(largest, 2.0**-100) * _CUT[turn % len(_CUT)]),
-        "global_scale": np.full((1, 1), 2688.0 / max(largest, 2.0**-90) * _GLOBAL[turn % len(_GLOBAL)]),
+        "global_scale": np.full((1, 1), two_level if divides_by_global(recipe) else 1 / two_level),
     }
     return {name: _as(made[name], "int32" if name == "zero_point" else "float32") for name in recipe.inputs}
 
@@ -108,7 +124,7 @@ def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int | None) ->
 def _stored(recipe: Recipe, x: Coded, names: Mapping[str, str], turn: int) -> Mapping[str, Coded]:
     """Inputs of a reader."""
     grid = recipe.blocks.grid(*x.shape)
-    numbers: dict[str, tuple[float, ...]] = {"zero_point": _ZEROS, "global_scale": (1234.5, 0.37, 2.0**-8)}
+    numbers: dict[str, tuple[float, ...]] = {"zero_point": _ZEROS, "global_scale": (1234.5, 1 + 2.0**-8, 0.37, 2.0**-8)}
     made = {}
     for name, format_name in names.items():
         shape = (1, 1) if name in OF_TENSOR else grid

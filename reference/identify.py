@@ -19,6 +19,7 @@ from narrowgauge.reference.diagnosis import explain
 from narrowgauge.reference.expected import Expected, expected
 from narrowgauge.reference.form import form_of, shaped, takes
 from narrowgauge.reference.listing import mismatches
+from narrowgauge.reference.parts import Part, parts_of
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Identity:
     explanations: tuple[Explanation, ...] = ()  #: faults that make the kernel out of the nearest
     spoilt: str = ""  #: another recipe out of which ``spoilt_by`` makes the kernel exactly, where the nearest is not it
     spoilt_by: tuple[Explanation, ...] = ()
+    parts: tuple[Part, ...] = ()  #: of a quantizer, its scales and its codes by themselves
 
     @property
     def differing(self) -> int:
@@ -103,6 +105,7 @@ def identify(claim: Claim, seen: Sequence[Seen]) -> Identity:
         explanations=explanations,
         spoilt=spoilt,
         spoilt_by=spoilt_by,
+        parts=_parts(claim, seen),
     )  # fmt: skip
 
 
@@ -132,7 +135,8 @@ def rules_apart(claim: Claim, seen: Sequence[Seen]) -> list[Rule]:
     found: dict[tuple[str, ...], Rule] = {}
     for candidate in _alike(claim, seen):
         want = tuple(expected(candidate, one.x) for one in seen)
-        key = tuple(digest({name: interval.low for name, interval in w.items()}) for w in want)
+        ends = ({f"{n} {end}": c for n, i in w.items() for end, c in (("low", i.low), ("high", i.high))} for w in want)
+        key = tuple(digest(both) for both in ends)
         if key in found:
             same = found[key]
             found[key] = Rule((*same.names, candidate.rule), same.claim, same.want, same.apart)
@@ -169,6 +173,12 @@ def _merged(seen: Sequence[Seen]) -> tuple[Seen, int]:
         order = np.argsort(x, kind="stable")
         return Seen(Coded(first.x.format, x[order]), {"codes": codes.take(order)}), unsteady
     return Seen(Coded(first.x.format, unique), {"codes": codes.take(where)}), 0
+
+
+def _parts(claim: Claim, seen: Sequence[Seen]) -> tuple[Part, ...]:
+    if claim.operation == Cast.operation:
+        return ()
+    return parts_of(_alike(claim, seen), [(one.x, one.got) for one in seen])
 
 
 def _where(claim: Claim, nearest: Rule, seen: Sequence[Seen]) -> tuple[Apart, ...]:

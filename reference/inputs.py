@@ -178,8 +178,8 @@ def _any(claim: Claim) -> bool:
     return True
 
 
-def _viewed(view: View, depth: Depth, about: str, columns: int = 256) -> Case:
-    return Case(view, "quantize", matrices.fitting(1024 // columns, columns), about, depth, view=view)
+def _viewed(view: View, depth: Depth, about: str, rows: int = 8) -> Case:
+    return Case(view, "quantize", matrices.fitting(rows, 128), about, depth, view=view)
 
 
 _SHARED = matrices.shares_a_tensor
@@ -229,10 +229,10 @@ _TENSORS = _quantizers(
     ("tensor_amax_above", "standard", _SHARED, matrices.tensor_amax(1), "amax one ulp above the bound"),
 )
 _VIEWS = (
-    _viewed("sliced", "smoke", "columns cut out of a wider matrix, with NaN and large numbers around them", 128),
+    _viewed("sliced", "smoke", "columns cut out of a wider matrix, with NaN and large numbers around them"),
     _viewed("transposed", "standard", "a transposed matrix"),
     _viewed("alternate_rows", "standard", "every second row of a matrix"),
-    _viewed("far", "exhaustive", "rows whose offsets pass 32 bits", 128),
+    _viewed("far", "exhaustive", "a row whose offset passes 32 bits", 3),
 )
 
 _READERS = (

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.recipe import INPUTS, OF_TENSOR, RETURNED, ROUNDED_TO, TENSOR, Blocks, Chain, Recipe
 from narrowgauge.reference import policies
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
@@ -21,7 +22,7 @@ LastCast = Callable[[Coded], Coded]
 #: name of a value of a recipe -> float32, one for each block, or [1, 1]
 Values = dict[str, Any]
 #: so many elements are scaled and cast at once, so that memory stays a few times the input's
-_BAND = 1 << 20
+_BAND = 1 << 18
 _MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 
 
@@ -94,14 +95,17 @@ def _blocked(band: npt.NDArray[Any], blocks: Blocks, grid_columns: int) -> npt.N
 def amax_of(matrix: F32, blocks: Blocks, nan: str = "drop") -> F32:
     """The largest magnitude of each block: by patterns, which are ordered as magnitudes are, NaN above infinity."""
     grid = blocks.grid(*matrix.shape)
-    found = np.zeros(grid, np.uint32)
+    found, least = np.zeros(grid, np.uint32), np.full(grid, _MAGNITUDE if matrix.size else 0, np.uint32)
     for rows, places in _bands(matrix, blocks):
         magnitude = matrix[rows].view(np.uint32) & _MAGNITUDE
-        if nan == "drop":
+        if nan == "all":
+            smallest = _blocked(magnitude, blocks, grid[1]).min(axis=(1, 3), initial=_MAGNITUDE)
+            np.minimum(least[places], smallest, out=least[places])
+        if nan != "keep":
             magnitude[magnitude > _INFINITY] = 0
         largest = _blocked(magnitude, blocks, grid[1]).max(axis=(1, 3), initial=0)
         np.maximum(found[places], largest, out=found[places])
-    found[found > _INFINITY] = 0x7FC00000
+    found[(found > _INFINITY) | ((nan == "all") & (least > _INFINITY))] = 0x7FC00000
     return found.view(np.float32)
 
 
@@ -129,17 +133,21 @@ def block_values(
 ) -> Values:
     """Every named value of a recipe, and under "NAME as stored" the codes of those that are returned."""
     bound = np.float32(recipe.destination(format_name).bound)
+    fmt = format_named(source)
     values: Values = dict(seen.found) | {"bound": bound, "1/bound": np.float32(1) / bound}
+    values |= {"epsilon": np.float32(2.0**-fmt.mantissa), "least_normal": np.float32(2.0 ** (1 - fmt.bias))}
     values |= {name: name for name in ROUNDED_TO} | {"source": source}
     for name in recipe.inputs:
         values[name] = given_values(name, given, seen.grid)
     if recipe.static:
         values["stored"] = values["scale"]
     for name, chain in recipe.steps:
-        shape = (1, 1) if name in OF_TENSOR else seen.grid
-        values[name] = np.broadcast_to(np.asarray(run_chain(chain, values, steps), np.float32), shape)
+        values[name] = np.asarray(run_chain(chain, values, steps), np.float32)  # of each block, or one of all
         if name in RETURNED:
+            values[name] = np.broadcast_to(values[name], (1, 1) if name in OF_TENSOR else seen.grid)
             values[f"{name} as stored"] = _stored(name, values[name], recipe)
+        if name == "zero_point":  # what is added is the int32 that is stored
+            values[name] = decode_values(values["zero_point as stored"])
         if name == "scale":
             values["stored"] = to_float32(values["scale as stored"])
     return values

@@ -1,7 +1,7 @@
 """The steps that recipes are made of: float32 in, float32 out, one IEEE operation each.
 
 Whether NaN is dropped or kept is in a step's nature and stated in its line. A step whose last bit no document fixes
-has ``variants``: what else it may give. The first is what the reference goes on with.
+has ``VARIANTS``: what else it may give (see ``reference.open_steps``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _of_bits(bits: npt.NDArray[Any]) -> F32:
 
 
 def _round(x: Any, format_name: str) -> Any:
-    """To the nearest value of a 16-bit format, ties to even; beyond its largest, infinity. float32 is left alone."""
+    """To the nearest value of a format, ties to even; beyond its largest, infinity, or NaN. float32 is left alone."""
     if format_name == "float32":
         return x
     nearest = CastPolicy(overflow="special", infinity="special")
@@ -72,6 +72,16 @@ def _exp2(exponent: Any) -> F32:
     return np.where(np.isnan(e), np.float32(np.nan), power).astype(np.float32)
 
 
+def _ceil_log2_rounded(x: Any, format_name: str) -> F32:
+    """2 to the logarithm rounded to a format and then up: in 16 bits it falls on a whole number sooner."""
+    return _exp2(np.ceil(_round(_log2(x), format_name)))
+
+
+def _floor_log2_rounded(x: Any, format_name: str) -> F32:
+    """The same, then down."""
+    return _exp2(np.floor(_round(_log2(x), format_name)))
+
+
 def _half_away(x: Any) -> F32:
     """To the nearest whole number, halves away from zero. Through float64, where x + 0.5 is exact."""
     wide = np.asarray(x, np.float64)
@@ -89,6 +99,13 @@ def _add_within_int8(x: Any, c: Any) -> F32:
     return np.clip(total, -128, 127).astype(np.float32)
 
 
+def _clamp(x: Any, c: Any, of_nan: Any) -> F32:
+    """Within ±c, NaN as told. numpy's clip is several times as fast as its fmin and fmax, and NaN is rare."""
+    held = np.asarray(np.clip(x, -c, c), np.float32)
+    nan = np.isnan(held)
+    return np.where(nan, of_nan, held) if nan.any() else held
+
+
 def _flushed(x: Any) -> Any:
     """Subnormals as zeros of the same sign."""
     return np.where(np.abs(x) < _SMALLEST_NORMAL, np.copysign(_f32(0), x), x)
@@ -96,6 +113,28 @@ def _flushed(x: Any) -> Any:
 
 def _recip_flushed(x: Any) -> Any:
     return _flushed(_f32(1) / _flushed(x))
+
+
+def _beside_recip(x: Any, end: float) -> Any:
+    """The float32 next to the reciprocal, toward zero or away from it. Those of zero and infinity are exact."""
+    nearest = _f32(1) / _flushed(x)
+    beside = np.nextafter(nearest, np.copysign(_f32(end), nearest))
+    return _flushed(np.where(np.isfinite(nearest), beside, nearest))
+
+
+def _ceil_pow2_exactly(x: Any) -> F32:
+    """2 to the logarithm that nobody rounded, and then up."""
+    wide = np.asarray(x, np.float64)
+    mantissa, exponent = np.frexp(wide)
+    power = _exp2(np.where(mantissa == 0.5, exponent - 1, exponent))
+    return np.where(np.isfinite(wide) & (wide > 0), power, _exp2(_log2(x))).astype(np.float32)
+
+
+def _floor_pow2_exactly(x: Any) -> F32:
+    """2 to the logarithm that nobody rounded, and then down."""
+    wide = np.asarray(x, np.float64)
+    power = _exp2(np.frexp(wide)[1] - 1)
+    return np.where(np.isfinite(wide) & (wide > 0), power, _exp2(_log2(x))).astype(np.float32)
 
 
 STEPS: dict[str, Callable[..., Any]] = {
@@ -123,33 +162,34 @@ STEPS: dict[str, Callable[..., Any]] = {
     "even_pow2": _even_pow2,
     "exp2_ceil_log2": lambda x: _exp2(np.ceil(_log2(x))),
     "exp2_floor_log2": lambda x: _exp2(np.floor(_log2(x))),
+    "exp2_ceil_log2_in": _ceil_log2_rounded,
+    "exp2_floor_log2_in": _floor_log2_rounded,
+    "abs": np.abs,
     "rint": np.rint,
     "half_away": _half_away,
     "add_half_and_cut": _add_half_and_cut,
     "trunc": np.trunc,
     # How an element is brought within a bound. The order of the two operations decides what NaN becomes.
-    "clamp_fmin_first": lambda x, c: np.fmax(np.fmin(x, _f32(c)), -_f32(c)),  # NaN becomes +bound
-    "clamp_fmax_first": lambda x, c: np.fmin(np.fmax(x, -_f32(c)), _f32(c)),  # NaN becomes -bound
-    "clamp_keep_nan": lambda x, c: np.minimum(np.maximum(x, -_f32(c)), _f32(c)),
+    "clamp_fmin_first": lambda x, c: _clamp(x, _f32(c), _f32(c)),  # NaN becomes +bound
+    "clamp_fmax_first": lambda x, c: _clamp(x, _f32(c), -_f32(c)),  # NaN becomes -bound
+    "clamp_keep_nan": lambda x, c: np.clip(x, -_f32(c), _f32(c)),
 }
 
-#: Of a step whose last bit is open, each further function that bounds it: every answer lies between two of them.
+#: Of a step whose last bit is open, all else that it may answer besides. Approximate reciprocals are told to be within
+#: one ulp of the nearest float32 (PTX ISA, rcp.approx.ftz.f32; AMD, V_RCP_F32), and so is log2f (CUDA, torch): ceil and
+#: floor of it give one of two powers. At a power of two it is taken to be exact: one above would double scales there.
 VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "recip_approx": (
-        lambda x: _flushed(np.nextafter(_recip_flushed(x), _f32(0))),
-        lambda x: _flushed(np.nextafter(_recip_flushed(x), np.copysign(_f32(np.inf), x))),
-    ),
-    # log2 may fall on a whole number beside which x lies, or not
-    "exp2_ceil_log2": (lambda x: _exp2(np.ceil(np.log2(np.asarray(x, np.float64)))),),
-    "exp2_floor_log2": (lambda x: _exp2(np.floor(np.log2(np.asarray(x, np.float64)))),),
+    "recip_approx": (lambda x: _beside_recip(x, 0.0), lambda x: _beside_recip(x, np.inf)),
+    "exp2_ceil_log2": (_ceil_pow2_exactly, lambda x: _exp2(np.ceil(np.nextafter(_log2(x), _f32(-np.inf))))),
+    "exp2_floor_log2": (_floor_pow2_exactly, lambda x: _exp2(np.floor(np.nextafter(_log2(x), _f32(np.inf))))),
 }
 
 
-def operation(name: str, chain: Chain) -> Callable[..., Any]:
+def operation(name: str, chain: Chain, steps: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
     """The step of that name. Raises ``BadInput`` for one that does not exist."""
-    if name not in STEPS:
+    if name not in steps:
         raise unknown("step", name, STEPS, f"recipe chain {chain!r}")
-    return STEPS[name]
+    return steps[name]
 
 
 def run_chain(chain: Chain, context: Mapping[str, Any], steps: Mapping[str, Callable[..., Any]] = STEPS) -> Any:
@@ -157,8 +197,7 @@ def run_chain(chain: Chain, context: Mapping[str, Any], steps: Mapping[str, Call
     value = context[str(chain[0])]
     for step in chain[1:]:
         name, operands = named(step)
-        operation(name, chain)
-        value = steps[name](value, *(context[o] if isinstance(o, str) else o for o in operands))
+        value = operation(name, chain, steps)(value, *(context[o] if isinstance(o, str) else o for o in operands))
     return value
 
 

@@ -12,10 +12,11 @@ from narrowgauge.contracts.coded import given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
-from narrowgauge.contracts.operations import Claim, observe
+from narrowgauge.contracts.operations import Claim, Quantize, observe
 from narrowgauge.reference.behaviour import resolved
+from narrowgauge.reference.form import takes
 from narrowgauge.reference.identify import Identity, Seen, identify
-from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.inputs import DEPTHS, Depth, case_named
 from narrowgauge.reference.judge import check_claim
 from narrowgauge.suites.judging import Judged, not_run, run_cell
 from narrowgauge.suites.offline import judge_files
@@ -34,6 +35,7 @@ class Found:
     cases: tuple[str, ...]  #: the input sets that it returned an answer for
     identity: Identity | None  #: None where there is no answer
     problems: tuple[str, ...]  #: each case in which it crashed, hung, raised or gave an answer in a wrong form
+    beyond: tuple[str, ...]  #: the same of cases that the recipes it follows, or the nearest ones, do not take either
     unrun: tuple[str, ...]  #: reasons why cases were not executed
 
     @property
@@ -58,6 +60,7 @@ class Found:
             "follows": list(self.follows),
             "identity": None if self.identity is None else self.identity.to_json(),
             "problems": list(self.problems),
+            "beyond": list(self.beyond),
             "not_executed": list(self.unrun),
         }
 
@@ -70,7 +73,7 @@ def identify_kernel(run: Run, name: str, formats: Sequence[str], sources: Sequen
     """
     plugged = _observed(run.kernel_named(name), formats, sources)
     operation = plugged.kernel.contract.of  # type: ignore[union-attr]  # an observation, as of the line above
-    cells = plan_cases([plugged], run.devices, operation, run.depth)
+    cells = plan_cases([plugged], run.devices, operation, _depth(operation, run.depth))
     if not cells:
         devices = ", ".join(device.id for device in run.devices)
         raise BadInput(
@@ -78,6 +81,11 @@ def identify_kernel(run: Run, name: str, formats: Sequence[str], sources: Sequen
         )
     for _, group in groupby(cells, key=lambda cell: (cell.claim, cell.device.target)):
         yield found_in(list(_answers(group, run.timeout)))
+
+
+def _depth(operation: str, asked: Depth) -> Depth:
+    """A quantizer is asked at "standard" at least: with few columns, a group is a row."""
+    return "standard" if operation == Quantize.operation and asked == DEPTHS[0] else asked
 
 
 def found_in(judged: Sequence[Judged]) -> Found:
@@ -88,18 +96,32 @@ def found_in(judged: Sequence[Judged]) -> Found:
     answers = [j for j in judged if j.row.outcome == "returned" and not j.row.malformed and j.outputs]
     seen = [Seen(j.x, j.outputs) for j in answers if j.x is not None and j.outputs is not None]
     sized = [one for one in seen if one.x.data.size]
+    identity = identify(claim, sized) if sized else None
+    wrong = [j for j in judged if j not in answers and j.row.result != "not_executed"]
+    beyond = [j for j in wrong if identity is not None and _is_beyond(claim, identity, j)]
     return Found(
         kernel=row.kernel,
         target=row.target,
         how=row.how,
         claim=claim,
         cases=tuple(j.row.case for j in answers),
-        identity=identify(claim, sized) if sized else None,
-        problems=tuple(
-            f"case {j.row.case}: {j.row.reason}" for j in judged if j not in answers and j.row.result != "not_executed"
-        ),
+        identity=identity,
+        problems=tuple(f"case {j.row.case}: {j.row.reason}" for j in wrong if j not in beyond),
+        beyond=tuple(f"case {j.row.case}: {j.row.reason}" for j in beyond),
         unrun=tuple(dict.fromkeys(j.row.reason for j in judged if j.row.result == "not_executed")),
     )
+
+
+def _is_beyond(claim: Claim, identity: Identity, judged: Judged) -> bool:
+    """Whether a quantizer refused, or answered in its own way, a matrix that its blocks do not divide.
+
+    A kernel that crashed or hung has no such excuse.
+    """
+    if claim.operation != Quantize.operation or judged.x is None or judged.row.outcome not in ("raised", "returned"):
+        return False
+    names = identity.follows or identity.nearest
+    rules = [replace(claim, contract=Quantize(name)) for name in names]
+    return bool(rules) and not any(takes(rule, judged.x.shape) for rule in rules)
 
 
 def identify_files(inputs: Path, outputs: Path, kernel: str, target: str) -> Found:

@@ -10,7 +10,21 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from narrowgauge.command import bench, cast, devices, explain, golden, identify, inputs, judge, lint, sweep, test
+from narrowgauge.command import (
+    bench,
+    cast,
+    devices,
+    diff,
+    explain,
+    golden,
+    identify,
+    inputs,
+    judge,
+    lint,
+    sqnr,
+    sweep,
+    test,
+)
 from narrowgauge.contracts.errors import Infrastructure, NarrowgaugeError
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.version import __version__
@@ -30,6 +44,10 @@ start here:
   narrowgauge sweep --kernel torch --format float8_e4m3fn
                                             all 2^32 inputs
   narrowgauge cast 500 float8_e4m3fn        one input: what each policy gives, and on whose word
+  narrowgauge diff vllm.fp8_per_token_dynamic sglang.fp8_per_token_cta
+                                            where two engines' quantizers part, and at which step
+  narrowgauge sqnr my_model.py:build --recipe ocp.mxfp8_e4m3
+                                            what a recipe costs each linear layer, worst first
   narrowgauge lint my_kernels.py            what in a source ties it to one flavour of float8
   narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
   narrowgauge judge in.safetensors out.safetensors
@@ -44,7 +62,7 @@ has --json.
 """
 #: -1e-3, -0x1.8p3, -nan and -inf, of which argparse by itself knows only the plain decimals
 NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
-SUBCOMMANDS = (devices, test, inputs, judge, identify, sweep, cast, lint, explain, golden, bench)
+SUBCOMMANDS = (devices, test, inputs, judge, identify, sweep, cast, diff, sqnr, lint, explain, golden, bench)
 
 
 class Parser(argparse.ArgumentParser):

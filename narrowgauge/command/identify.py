@@ -20,6 +20,7 @@ from narrowgauge.reference.faults.registry import fault_named
 from narrowgauge.reference.identify import Identity
 from narrowgauge.reference.inputs import DEPTHS
 from narrowgauge.reference.message import in_part
+from narrowgauge.reference.parts import Part
 from narrowgauge.suites.identifying import Found, identify_files, identify_kernel
 from narrowgauge.suites.run import Run
 
@@ -115,6 +116,8 @@ def _report(same: Sequence[Found], width: int) -> list[Text]:
     texts = [Text(head, "bold")]
     if one.problems:
         texts += facts([("no answer", brief(problem)) for problem in one.problems], width)
+    if one.beyond:
+        texts += facts([("not taken", brief(beyond)) for beyond in one.beyond], width)
     if one.identity is not None:
         tried = sum(f.identity.elements for f in same if f.identity is not None)
         texts += _identity(one.identity, one.claim.operation, tried, width)
@@ -144,7 +147,21 @@ def _identity(identity: Identity, operation: str, tried: int, width: int) -> lis
     ]
     if identity.spoilt:
         said += [("exactly", f"{identity.spoilt} with this fault:"), *_fault(identity.spoilt_by, identity.differing)]
+    said += [(part.name, _part(part)) for part in identity.parts]
     return [*facts(said, width), *_groups(identity).texts(width), *_more(identity)]
+
+
+def _part(part: Part) -> str:
+    """Of a quantizer: whose scales it makes, and whose codes it makes of its own scales."""
+    under = ", under its own scales" if part.name == "codes" else ""
+    if part.follows:
+        names = ", ".join(part.follows[:FAULTS_NAMED])
+        more = f" and {len(part.follows) - FAULTS_NAMED} more" if len(part.follows) > FAULTS_NAMED else ""
+        return f"exactly those of {names}{more}{under}: {part.said}"
+    return (
+        f"of no named recipe{under}; {part.differing:,} of {part.of:,} differ from {part.nearest} ({part.said}), "
+        f"the first {part.first}"
+    )
 
 
 def _choices(choices: Choices | None, elements: int) -> list[tuple[str, str]]:

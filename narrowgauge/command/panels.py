@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from narrowgauge.command.pictures import BLUE, GREY, ORANGE, PALE, RED, SKY
 from narrowgauge.contracts.formats import Format
 from narrowgauge.reference.codec import values
 from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
@@ -20,8 +21,6 @@ from narrowgauge.reference.number_line import (
     value_of,
 )
 
-#: colours of Okabe and Ito
-BLUE, SKY, ORANGE, RED, PALE, GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#D9E8F2", "#888888"
 #: in ``top_points`` the place of the largest value; and where, in the same units, what infinity and NaN become stands
 LARGEST, OF_SPECIALS = 3, (6.6, 7.5)
 #: letters of policy names in one line of a lane, and values that are all labelled where there are no more

@@ -1,10 +1,14 @@
-"""What several subcommands share: printing as a table or as JSON."""
+"""What several subcommands share: printing as JSON, and what recipes are given beside x."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from typing import Any
+
+from narrowgauge.contracts.errors import BadInput, unknown
+from narrowgauge.contracts.recipe import INPUTS
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -13,3 +17,17 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def print_json(data: Any) -> None:
     print(json.dumps(data, indent=1, sort_keys=True))
+
+
+def given_numbers(words: Sequence[str]) -> dict[str, float]:
+    """``--given NAME=NUMBER``, each: a number for an input of recipes. Raises ``BadInput``."""
+    found = {}
+    for word in words:
+        name, _, number = word.partition("=")
+        if name not in INPUTS:
+            raise unknown("input", name, INPUTS, f"--given {word}")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise BadInput(f"--given {word}: expected {name}=NUMBER") from None
+    return found

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.policy import CastPolicy
 
 #: ``("div", "bound")``: the name of a step and its operands, numbers or names of values of the context.
 Step = tuple[float | str, ...]
@@ -18,7 +19,8 @@ Chain = tuple[str | Step, ...]
 
 #: what a chain can start from, or name as an operand, besides inputs and values that stand before it
 STATISTICS = ("amax", "min", "max", "tensor_amax")
-CONSTANTS = ("bound", "1/bound")
+#: the destination's bound; of the format of x the distance from 1 to the next number, and the least normal number
+CONSTANTS = ("bound", "1/bound", "epsilon", "least_normal")
 #: what a recipe can be given beside x, and the format of each: one for each block, or [1, 1] for all
 INPUTS = {"scale": "float32", "zero_point": "int32", "global_scale": "float32", "upper_bound": "float32"}
 #: values that belong to the whole tensor, [1, 1]
@@ -85,7 +87,39 @@ class Destination:
 
     format: str
     bound: float  #: the number the engine divides amax by and clamps to; 224 on FNUZ in some engines
-    cast: str  #: name of the cast policy of the last step
+    cast: str | CastPolicy  #: the cast policy of the last step: its name, or all of it where nobody else has it
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What a code stands for, in the order in which engines compute it.
+
+    ``blocks`` are named values, one of each block, from what is stored beside the codes; ``element`` starts at the
+    number "x" that the code is.
+    """
+
+    blocks: tuple[tuple[str, Chain], ...] = ()
+    element: Chain = ("x", ("mul", "stored"))
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        return (*(chain for _, chain in self.blocks), self.element)
+
+
+#: the scale of the whole tensor was multiplied into the stored scales, and is taken out again; or the reverse
+OVER_GLOBAL = Reader((("decode", ("stored", ("div", "global_scale"))),), ("x", ("mul", "decode")))
+TIMES_GLOBAL = Reader((("decode", ("stored", ("mul", "global_scale"))),), ("x", ("mul", "decode")))
+LESS_ZERO_POINT = Reader((), ("x", ("sub", "zero_point"), ("mul", "stored")))
+
+
+def less(zero: float) -> Reader:
+    """Codes of which this one stands for 0."""
+    return Reader((), ("x", ("sub", zero), ("mul", "stored")))
+
+
+def times(unit: float) -> Reader:
+    """Codes that count so many units."""
+    return Reader((), ("x", ("mul", unit), ("mul", "stored")))
 
 
 @dataclass(frozen=True)
@@ -103,13 +137,13 @@ class Recipe:
     steps: tuple[tuple[str, Chain], ...]
     element: Chain  #: from "x" to what the last cast is given
     source: str  #: where the engine does this: file and lines; or clause of a specification
-    amax_nan: Literal["drop", "keep"] = "drop"  #: fmax seeded with 0 drops NaN elements
+    #: fmax seeded with 0 drops NaN elements; without a seed, a block of nothing else ("all") stays NaN
+    amax_nan: Literal["drop", "keep", "all"] = "drop"
     inputs: tuple[str, ...] = ()  #: given beside x: names of ``INPUTS``
     scale_format: str = "float32"
     scale_cast: str = "ieee"  #: name of the cast policy by which the scale is stored
     evidence: Evidence = "source"
-    reading: tuple[tuple[str, Chain], ...] = ()  #: named values that a reader computes of each block first
-    value: Chain = ("x", ("mul", "stored"))  #: what a code "x" stands for, from the number that it is
+    reader: Reader = Reader()  #: what the codes stand for
 
     def __post_init__(self) -> None:
         for name in self.inputs:
@@ -132,10 +166,10 @@ class Recipe:
     def _check_reader(self) -> None:
         """A reader knows what is stored and what the writer was given, and none of what the writer computed."""
         known = {"stored", *self.inputs, *(name for name, _ in self.steps if name in RETURNED)} - {"scale"}
-        for name, chain in self.reading:
+        for name, chain in self.reader.blocks:
             self._check(name, chain, known)
             known.add(name)
-        self._check("value", self.value, known | {"x"})
+        self._check("reader", self.reader.element, known | {"x"})
 
     def _check(self, name: str, chain: Chain, known: set[str]) -> None:
         """Raise ``BadInput`` for a chain that starts at, or names, what is not known yet."""
@@ -161,7 +195,7 @@ class Recipe:
 
     def given_to_reader(self, format_name: str) -> dict[str, str]:
         """Names and formats of what a dequantizer is given beside the codes: the scale, and what else it uses."""
-        used = {name for chain in (*dict(self.reading).values(), self.value) for name in names_in(chain)}
+        used = {name for chain in self.reader.chains for name in names_in(chain)}
         formats = {name: INPUTS[name] for name in self.inputs} | self.outputs(format_name)
         names = ("scale", *(n for n in INPUTS if n != "scale" and n in used))
         return {name: formats[name] for name in names}
@@ -185,4 +219,4 @@ class Recipe:
 
 
 #: operands of the step "round" that are no values: formats, and the format of x
-ROUNDED_TO = ("source", "bfloat16", "float16")
+ROUNDED_TO = ("source", "bfloat16", "float16", "float8_e4m3fn")

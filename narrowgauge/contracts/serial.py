@@ -9,7 +9,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.kernels import Kernel, Plugged
 from narrowgauge.contracts.operations import Cast, Contract, Dequantize, Observe, Quantize, Then
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Blocks, Destination, Recipe
+from narrowgauge.contracts.recipe import Blocks, Destination, Reader, Recipe
 
 Json = dict[str, Any]
 
@@ -46,13 +46,21 @@ def contract_from_json(data: Json) -> Contract:
 
 def _recipe_from_json(data: Json) -> Recipe:
     fixed = dict(data)
-    fixed["destinations"] = tuple(Destination(**d) for d in data["destinations"])
+    fixed["destinations"] = tuple(_destination(d) for d in data["destinations"])
     fixed["blocks"] = Blocks(**data["blocks"])
-    for part in ("steps", "reading"):
-        fixed[part] = tuple((name, _chain(steps)) for name, steps in data[part])
-    fixed["value"] = _chain(data["value"])
+    fixed["steps"] = _named_chains(data["steps"])
+    fixed["reader"] = Reader(_named_chains(data["reader"]["blocks"]), _chain(data["reader"]["element"]))
     fixed["element"], fixed["inputs"] = _chain(data["element"]), tuple(data["inputs"])
     return Recipe(**fixed)
+
+
+def _destination(data: Json) -> Destination:
+    policy = data["cast"]
+    return Destination(**data | {"cast": policy if isinstance(policy, str) else CastPolicy(**policy)})
+
+
+def _named_chains(named: list[Any]) -> Any:
+    return tuple((name, _chain(steps)) for name, steps in named)
 
 
 def _chain(steps: list[Any]) -> Any:

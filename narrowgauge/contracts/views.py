@@ -9,7 +9,7 @@ View = Literal["contiguous", "sliced", "transposed", "alternate_rows", "far"]
 VIEWS: tuple[View, ...] = get_args(View)
 #: elements before and after the columns of a sliced matrix. Engines ask for rows that begin at 16 bytes; 16 elements do
 BEFORE, AFTER = 16, 32
-#: elements from row to row of a far matrix: the third row begins beyond 2^31, the fifth beyond 2^32
+#: elements from row to row of a far matrix: the third row begins beyond 2^31
 FAR = (1 << 30) + 16
 
 

@@ -105,7 +105,7 @@ def recipe(change: Callable[[Recipe], Recipe | None]) -> Edit:
     """Another recipe of a quantizer."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.recipe is None or behaviour.reads:
+        if behaviour.recipe is None or behaviour.reads:  # a reader knows nothing of how scales came about
             return None
         try:
             changed = change(behaviour.recipe)

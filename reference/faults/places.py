@@ -16,8 +16,8 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.recipe import Blocks, Recipe
 from narrowgauge.reference.behaviour import Buffers
 from narrowgauge.reference.fast_codec import decode_values
-from narrowgauge.reference.faults.staged import Look
 from narrowgauge.reference.quantize import Statistics
+from narrowgauge.reference.staged import Look
 from narrowgauge.reference.steps import F32
 
 Array = npt.NDArray[Any]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.recipe import Chain, Destination, Recipe, Step
 from narrowgauge.reference.behaviour import Behaviour, Buffers
@@ -262,7 +262,7 @@ def zero_block_of_one(scale_cast: str = "") -> Edit:
 def quantized_twice(behaviour: Behaviour) -> Behaviour | None:
     """What is quantized has been quantized before, by the scale that did not become a power of two."""
     plain = behaviour.recipe and without_power(behaviour.recipe)
-    if plain is None or (plain and plain.inputs):
+    if plain is None or behaviour.reads or plain.inputs:
         return None
     inner = behaviour.quantizer
 
@@ -272,7 +272,7 @@ def quantized_twice(behaviour: Behaviour) -> Behaviour | None:
         with np.errstate(all="ignore"):
             values = to_float32(first["codes"]) * to_float32(first["scale"])[at]
         again = Coded("float32", np.ascontiguousarray(values, np.float32).view(np.uint32))
-        return inner(again, r, format_name, last_cast)
+        return inner(Input("float32", again.data, given_with(x)), r, format_name, last_cast)
 
     return replace(behaviour, quantizer=twice)
 

@@ -14,6 +14,7 @@ from narrowgauge.reference.faults import (
     layouts,
     levels,
     limits,
+    reading,
     rounding,
     scales,
     specials,
@@ -25,7 +26,7 @@ from narrowgauge.reference.faults.fault import Fault
 #: in this order faults that cannot be told apart are named
 _FAMILIES = (
     casts, rounding, limits, specials, flavours, exponents, integers, decoding,
-    scales, elements, zeros, levels, granularity, tails, layouts,
+    scales, elements, zeros, levels, granularity, tails, reading, layouts,
 )  # fmt: skip
 
 FAULTS: dict[str, Fault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}

@@ -9,7 +9,20 @@ import pytest
 
 from narrowgauge import command
 
-SUBCOMMANDS = ("devices", "test", "inputs", "judge", "identify", "sweep", "cast", "lint", "explain", "golden", "bench")
+SUBCOMMANDS = (
+    "devices",
+    "test",
+    "inputs",
+    "judge",
+    "identify",
+    "sweep",
+    "cast",
+    "diff",
+    "lint",
+    "explain",
+    "golden",
+    "bench",
+)
 CLAIM = "cast/ocp_saturate/bfloat16/float8_e4m3fn"
 FILE = "cast-ocp_saturate-float8_e4m3fn.safetensors"
 

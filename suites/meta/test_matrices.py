@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.operations import Claim, Quantize, observe
 from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, group
 from narrowgauge.reference.behaviour import behaviour_of, blocks_of
@@ -131,7 +131,7 @@ def test_every_tie_is_hit_or_straddled_at_each_scale(recipe: str, case: str) -> 
             assert all(either for _, either in found)
             assert np.mean([hit for hit, _ in found]) >= (1.0 if exact else 0.3)
         if exact:
-            for middle in np.float32(MIDPOINTS) * scale:
+            for middle in MIDPOINTS.astype(np.float32) * scale:
                 assert {np.nextafter(middle, np.float32(0)), np.nextafter(middle, np.float32(9e9))} <= set(x.tolist())
     assert seen >= (1 if case == "blocks" else 4)
 
@@ -149,8 +149,8 @@ def test_ties_of_16_bit_sources_are_hit_at_an_exact_scale(source: str) -> None:
         assert {int(code) + step | sign for step in (-1, 0, 1) for sign in (0, fmt.sign_bit)} <= codes
 
 
-def infinity(fmt: object) -> int:
-    return ((1 << fmt.exponent) - 1) << fmt.mantissa  # type: ignore[attr-defined]
+def infinity(fmt: Format) -> int:
+    return ((1 << fmt.exponent) - 1) << fmt.mantissa
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_scales_of_nvfp4_meet_every_tie_of_e4m3() -> None:
     """With 2,688 for amax the tensor's scale is 1, and a block's is amax / 6."""
     matrix = numbers("scale_ties", claim_of("nvidia.nvfp4_divisor", "float4_e2m1fn"))
     assert np.abs(matrix).max() == 2688
-    amaxs = np.float32(np.abs(matrix).reshape(-1, 16).max(axis=1))
-    for value in np.float32(6 * MIDPOINTS):
+    amaxs = np.abs(matrix).reshape(-1, 16).max(axis=1).astype(np.float32)
+    for value in (6 * MIDPOINTS).astype(np.float32):
         near = {value, np.nextafter(value, np.float32(0)), np.nextafter(value, np.float32(9e9))}
         assert near <= set(amaxs.tolist())
 
@@ -244,11 +244,10 @@ def test_a_bad_element_stands_in_every_place_and_its_neighbours_are_plain(recipe
     blocks = matrix.reshape(matrix.shape[0], -1, width)
     for bad in (np.isnan, np.isinf):
         assert set(np.argwhere(bad(blocks))[:, 2]) == set(range(width))
-    lost = (~np.isfinite(blocks)).any(axis=2)
-    assert set((~np.isfinite(blocks)).sum(axis=2)[lost]) == {1}
-    for axis in (0, 1):
-        first, second = (lost[:-1], lost[1:]) if axis == 0 else (lost[:, :-1], lost[:, 1:])
-        assert not (first & second).any()
+    lost = np.count_nonzero(~np.isfinite(blocks), axis=2)
+    assert set(lost.ravel().tolist()) == {0, 1}
+    assert not (lost[:-1] & lost[1:]).any()
+    assert not (lost[:, :-1] & lost[:, 1:]).any()
 
 
 @pytest.mark.parametrize(

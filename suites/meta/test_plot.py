@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from narrowgauge.command import panels, plot
+from narrowgauge.command import panels, pictures, plot
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.landmarks import PLACES, places, smallest_normal, top_code
 from narrowgauge.reference.number_line import (
@@ -140,9 +140,10 @@ def test_no_text_is_cut(name: str) -> None:
     """Everything that is written lies on the picture, and no two labels of the panel of policies on one another."""
     import matplotlib.style
 
-    with matplotlib.style.context(plot.STYLE, after_reset=True):
-        figure = plot._figure(FORMATS[name], "")
-        figure.set_dpi(plot.DPI)
+    fmt = FORMATS[name]
+    with matplotlib.style.context(pictures.STYLE, after_reset=True):
+        figure = pictures.figure_of(plot.height(fmt), lambda drawn: plot.draw(drawn, fmt, ""))
+        figure.set_dpi(pictures.DPI)
         figure.draw_without_rendering()
     canvas = figure.bbox
     texts = [t for axes in figure.axes for t in axes.texts if t.get_text()]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Claim
@@ -20,6 +21,7 @@ from narrowgauge.reference.quantize import block_values, elements, own_cast, sta
 from narrowgauge.reference.steps import F32
 
 Wrong = Callable[[Claim, Coded], Buffers]
+Test = Callable[[F32], npt.NDArray[np.bool_]]
 TOKENS, TENSORS = "vllm.fp8_per_token_dynamic", "vllm.fp8_per_tensor_dynamic"
 
 
@@ -86,20 +88,18 @@ def policy(**choices: object) -> Wrong:
 # --- mistakes --------------------------------------------------------------------------------------------------------
 
 
-def masked(
-    rows: slice = slice(None), columns: slice = slice(None), where: Callable[[F32], F32] = np.ones_like
-) -> Wrong:
+def masked(rows: slice = slice(None), columns: slice = slice(None), where: Test = np.isreal) -> Wrong:
     """amax does not see some elements."""
 
     def change(matrix: F32) -> F32:
         part = matrix[rows, columns]
-        part[where(part) != 0] = 0
+        part[where(part)] = 0
         return matrix
 
     return amax_of(change)
 
 
-def _lane(place: int, width: int, where: Callable[[F32], F32] = np.ones_like) -> Wrong:
+def _lane(place: int, width: int, where: Test = np.isreal) -> Wrong:
     """amax does not see one place of each block of so many columns."""
     return masked(columns=slice(place, None, width), where=where)
 
@@ -167,7 +167,7 @@ def _scale_up(made: Buffers, x: Coded) -> Buffers:
     return made | {"scale": Coded("float32", np.nextafter(scale, np.float32(np.inf)).view(np.uint32))}
 
 
-def _has(test: Callable[[F32], F32]) -> Callable[[Coded], bool]:
+def _has(test: Test) -> Callable[[Coded], bool]:
     return lambda x: bool(test(to_float32(x)).any())
 
 
