@@ -205,11 +205,6 @@ def triton_soft_vllm_block_ue8m0(x, format):
     return by_tiles(x, vllm_weight_block_power, format)
 
 
-@soft("sglang.fp8_block")
-def triton_soft_sglang_block(x, format):
-    return by_tiles(x, weight_block, format)
-
-
 @soft("sglang.fp8_block_ue8m0")
 def triton_soft_sglang_block_ue8m0(x, format):
     return by_tiles(x, sglang_weight_block_power, format)

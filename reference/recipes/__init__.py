@@ -6,6 +6,7 @@ from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.recipes import (
     aiter,
+    around,
     blocks,
     compressed_tensors,
     integers,
@@ -41,6 +42,7 @@ MODULES = (
     quark,
     microxcaling,
     transformer_engine,
+    around,
 )
 RECIPES: dict[str, Recipe] = {r.name: r for module in MODULES for r in module.RECIPES}
 

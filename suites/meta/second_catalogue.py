@@ -134,6 +134,8 @@ _TABLE: tuple[tuple[Shape, str], ...] = (
         "vllm.fp8_block vllm.fp8_block_ue8m0 vllm.fp8_block_gpu vllm.fp8_block_ue8m0_gpu sglang.fp8_block_ue8m0 "
         "sglang.fp8_block_ue8m0_gpu",
     ),
+    (Shape(0, 0, ("float8_e4m3fn", "float8_e5m2"), ("global_scale",)), "transformer_engine.fp8_delayed"),
+    (Shape(1, 0, _UINT4), "vllm.int4_per_token_head"),
     (Shape(0, 0, ("int8",), _S), "vllm.int8_static_tensor"),
     (Shape(1, 0, ("int8",), _S), "vllm.int8_static_token"),
     (Shape(0, 0, ("int8",), ("scale", "zero_point")), "vllm.int8_static_azp"),

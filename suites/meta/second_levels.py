@@ -131,7 +131,26 @@ def dynamic_azp(block: Block, source: str, format: str, given: Given) -> Answer:
     return Answer(_shifted(block, divide(_ONE, scale), point), float32_bits(scale), point % 2**32)
 
 
+def _cut(x: Number) -> int:
+    """x + 0.5 in float32 (below zero - 0.5), then toward zero, held to 0 to 15. NaN is 0."""
+    if x.kind != "finite":
+        return 15 if x.kind == "inf" and not x.negative else 0
+    moved = signed(x) + (Fraction(-1, 2) if x.negative else Fraction(1, 2))
+    return min(max(int(signed(rounded(Number("finite", moved < 0, abs(moved)), "float32"))), 0), 15)
+
+
+def int4_head(block: Block, source: str, format: str, given: Given) -> Answer:
+    """s = max((max - min)/15, 1e-6); zero point and codes are cut and held to 0 to 15. NaN elements are dropped."""
+    low, high = reduce(fmin, block), reduce(fmax, block)
+    scale = fmax(divide(subtract(high, low), whole_number(15)), constant(1e-6))
+    point = _cut(divide(subtract(_ZERO, low), scale))
+    factor = divide(_ONE, scale)
+    codes = [_cut(subtract(multiply(x, factor), whole_number(-point))) for x in block]
+    return Answer(codes, float32_bits(scale), point)
+
+
 LEVELS: Mapping[str, Rule] = {
+    "vllm.int4_per_token_head": int4_head,
     "nvidia.nvfp4_divisor": partial(_two_levels, True),
     "nvidia.nvfp4_multiplier": partial(_two_levels, False),
     "vllm.nvfp4": partial(nvfp4_kernel, (0, 0, 0)),

@@ -377,6 +377,12 @@ def mxint8(block: Block, source: str, format: str, given: Given) -> Answer:
     return Answer(codes, 255 if held is None else held + 127)
 
 
+def delayed(block: Block, source: str, format: str, given: Given) -> Answer:
+    """x times the state's scale; a reader gets its reciprocal."""
+    scale = given["global_scale"]
+    return Answer([code(multiply(x, scale), format) for x in block], float32_bits(divide(_ONE, scale)))
+
+
 _PER_TOKEN = at_least(over(amax_drop), token_minimum)
 _NATIVE = at_least(over(amax_keep), token_minimum)
 _GROUP = over(eps(1e-10))
@@ -422,6 +428,7 @@ SECOND: Mapping[str, Rule] = {
     "sglang.fp8_native_static_tensor": fp8(None, "division", "keep"),
     "sglang.fp8_native_static_token": fp8(None, "division", "keep"),
     "sglang.fp8_block_ue8m0": fp8(up_to_power(over(eps_keep(1e-4)), ceil_log2, power(127)), "inverse", "none"),
+    "transformer_engine.fp8_delayed": delayed,
     "vllm.int8_static_tensor": int8(None, "division", "nearest_even"),
     "vllm.int8_static_token": int8(None, "division", "nearest_even"),
     "vllm.int8_per_token_dynamic": int8_factor(0.0, "nearest_even"),

@@ -39,7 +39,7 @@ CLAIMS = tuple(
         "sglang.fp8_group/float32/float8_e4m3fn",
         "vllm.fp8_native_group_ue8m0/float32/float8_e4m3fn",
         "vllm.fp8_group_ue8m0_packed_bf16/float32/float8_e4m3fn",
-        "sglang.fp8_block/float32/float8_e4m3fn",
+        "vllm.fp8_block/float32/float8_e4m3fn",
         "aiter.fp8_hip_token/float32/float8_e4m3fn",
         "ocp.mxfp8_e4m3/float32/float8_e4m3fn",
         "ocp.mxint8/float32/int8",
