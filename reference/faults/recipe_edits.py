@@ -26,6 +26,8 @@ POWERS = {
     "exp2_ceil_log2": "up",
     "floor_pow2": "down",
     "exp2_floor_log2": "down",
+    "exp2_ceil_log2_in": "up",
+    "exp2_floor_log2_in": "down",
     "even_pow2": "even",
 }
 #: the same of the casts by which a scale is stored as a power of two

@@ -42,16 +42,18 @@ def _as_other(made: Buffers) -> Buffers | None:
 
 
 def _minimum(name: str, operands: tuple[float | str, ...]) -> bool:
-    return name in ("at_least", "at_least_or_nan") and (operands[0] == "minimum" or float(operands[0]) > 0)
+    """Whether a step holds a scale, or an amax, up: to a positive number, or to a value with a name."""
+    return name in ("at_least", "at_least_or_nan") and (isinstance(operands[0], str) or operands[0] > 0)
 
 
 def _with_minimum(least: float, larger: bool) -> edits.Edit:
-    """Another least amax, where the recipe's is smaller, or else where it is larger."""
+    """Another least amax, where the recipe's is smaller, or else where it is larger; and for one that has a name."""
 
     def swap(name: str, operands: tuple[float | str, ...]) -> tuple[tuple[float | str, ...]] | None:
-        if not _minimum(name, operands) or (operands[0] != "minimum" and (float(operands[0]) < least) != larger):
+        if not _minimum(name, operands):
             return None
-        return ((name, least),)
+        other = isinstance(operands[0], str) or (operands[0] < least) == larger
+        return ((name, least),) if other else None
 
     return swapped(swap, ("scale",), once=True)
 

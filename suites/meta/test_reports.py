@@ -45,7 +45,7 @@ SAYS = {
     "onnxruntime#18473": {"fnuz.negative_underflow_is_nan"},
     "xla#17487": {"fnuz.negative_underflow_is_nan"},
     "triton#3997": {"fnuz.negative_underflow_is_nan"},
-    "modular#6600": {"global.inverted", "global.stored_inverted", "scale.inverted"},
+    "modular#6600": {"global.inverted", "global.stored_inverted", "layout.swizzle_twice", "scale.inverted"},
     "flashinfer#4624": {"scale.unity"},
     "Model-Optimizer#20": {"scale.unity"},
     "vllm fp8_utils.py Triton path, read": {"scale.reciprocal_multiplied"},
@@ -121,6 +121,14 @@ SAYS = {
     "flashinfer#3057": {"tail.reads_the_next_row"},
     "triton#630": {"tail.reads_the_next_row"},
     "kernels-community#1153": {"tail.spills_into_the_next_row"},
+    "triton#5197": {"layout.nibbles_swapped"},
+    "imp#567": {"layout.planar_as_pairs"},
+    "vllm#50084": {"layout.swizzle_forgotten"},
+    "sglang#28963": {"layout.swizzle_twice"},
+    "vllm#38966": {"layout.zero_one_higher"},
+    "GPTQModel#2350": {"layout.zero_one_lower"},
+    "vllm#44110": {"layout.transposed"},
+    "TransformerEngine#3070": {"layout.padding_left"},
 }
 
 
