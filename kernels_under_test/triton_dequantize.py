@@ -12,7 +12,7 @@ from narrowgauge import Dequantize, kernel
 from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, E4M3, E5M2, FNUZ, FP4
 from narrowgauge.kernels_under_test.triton_codec import decode, decode_e8m0, decode_integer, store_float32_bits
 from narrowgauge.kernels_under_test.triton_steps import bits, over, real
-from narrowgauge.kernels_under_test.triton_tiling import TILE_COLUMNS, TILE_ROWS
+from narrowgauge.kernels_under_test.triton_tiling import TILE_COLUMNS, TILE_ROWS, by_strides
 
 BFLOAT16, FLOAT16 = ("bfloat16",), ("float16",)
 
@@ -79,6 +79,11 @@ READ = {
 }
 
 
+@triton.jit
+def one_per_byte(codes, row, column, row_stride, column_stride, mask):
+    return tl.load(codes + row * row_stride + column * column_stride, mask, other=0)
+
+
 @triton.jit(
     do_not_specialize=[
         "rows", "columns", "row_stride", "block_rows", "block_columns",
@@ -88,15 +93,15 @@ READ = {
 def dequantize_blocks(
     codes, out, scales, beside, rows, columns, row_stride, column_stride, block_rows, block_columns,
     scale_row_stride, scale_column_stride, beside_row_stride,
-    READ: tl.constexpr, SCALE: tl.constexpr, VALUE: tl.constexpr, TO: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    LOAD: tl.constexpr, READ: tl.constexpr, PLACE: tl.constexpr, SCALE: tl.constexpr, VALUE: tl.constexpr,
+    TO: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """ROWS by COLUMNS codes a program. ``beside``: another number of the tensor, or of each row, if VALUE uses one."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.program_id(1).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     mask = (row < rows) & (column < columns)
-    code = READ(tl.load(codes + row * row_stride + column * column_stride, mask, other=0).to(tl.int32))
-    place = row // block_rows * scale_row_stride + column // block_columns * scale_column_stride
+    code = READ(LOAD(codes, row, column, row_stride, column_stride, mask).to(tl.int32))
+    place = PLACE(row // block_rows, column // block_columns, scale_row_stride, scale_column_stride)
     if scales.dtype.element_ty == tl.float32:
         scale = SCALE(tl.load(scales + place, mask, other=0.0))
     else:
@@ -137,18 +142,26 @@ def _strides(value):
     return [0 if n == 1 else s for n, s in zip(value.shape, value.stride(), strict=True)]
 
 
-def read(x, format, source, scale, block_rows, block_columns, *, of_scale=from_float32, value=times, beside=None):
-    """Values [rows, columns] as patterns of float32, bfloat16 or float16. 0 block rows or columns: all of them."""
-    rows, columns = x.shape
+def read(
+    x, format, source, scale, block_rows, block_columns, *, of_scale=from_float32, value=times, beside=None,
+    shape=None, load=one_per_byte, strides=None, place=by_strides,
+):  # fmt: skip
+    """Values [rows, columns] as patterns of float32, bfloat16 or float16. 0 block rows or columns: all of them.
+
+    ``load`` takes codes from a memory image x of a matrix of that ``shape``; ``place`` and ``strides`` say where a
+    scale stands.
+    """
+    rows, columns = shape or x.shape
     to = ALL_SOURCES.index(format)
     out = torch.empty((rows, columns), dtype=torch.int32 if to == 0 else torch.int16, device=x.device)
-    if x.numel():
+    if out.numel():
         grid = triton.cdiv(rows, TILE_ROWS), triton.cdiv(columns, TILE_COLUMNS)
         dequantize_blocks[grid](
-            x.view(torch.uint8), out, scale if scale.dtype == torch.float32 else scale.view(torch.uint8), beside,
-            rows, columns, *x.stride(), block_rows or rows, block_columns or columns, *_strides(scale),
+            x if x.dtype == torch.int32 else x.view(torch.uint8), out,
+            scale if scale.dtype == torch.float32 else scale.view(torch.uint8), beside,
+            rows, columns, *x.stride(), block_rows or rows, block_columns or columns, *(strides or _strides(scale)),
             0 if beside is None else _strides(beside)[0],
-            READ[source], of_scale, value, to, TILE_ROWS, TILE_COLUMNS,
+            load, READ[source], place, of_scale, value, to, TILE_ROWS, TILE_COLUMNS,
         )  # fmt: skip
     return out
 

@@ -34,10 +34,21 @@ def amax_of(pattern, AXIS: tl.constexpr, KEEP_NAN: tl.constexpr):
     return tl.max(magnitude, AXIS)
 
 
-@triton.jit(do_not_specialize=["groups", "per_row", "size", "columns", "row_stride"])
+@triton.jit
+def by_strides(row, column, row_stride, column_stride):
+    """Where the scale of a block stands: a matrix with strides."""
+    return row * row_stride + column * column_stride
+
+
+@triton.jit(
+    do_not_specialize=[
+        "groups", "per_row", "size", "columns", "row_stride", "scale_row_stride", "scale_column_stride"
+    ]
+)  # fmt: skip
 def quantize_groups(
-    x, codes, scales, whole, groups, per_row, size, columns, row_stride, column_stride, bound,
-    RECIPE: tl.constexpr, CODE: tl.constexpr, KEEP_NAN: tl.constexpr, BF16: tl.constexpr,
+    x, codes, scales, whole, groups, per_row, size, columns, row_stride, column_stride,
+    scale_row_stride, scale_column_stride, bound,
+    RECIPE: tl.constexpr, CODE: tl.constexpr, PLACE: tl.constexpr, KEEP_NAN: tl.constexpr, BF16: tl.constexpr,
     GROUPS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """GROUPS groups of at most ``size`` elements a program. ``whole``: a number of the tensor, if a recipe has it."""
@@ -53,7 +64,8 @@ def quantize_groups(
     else:
         scale, value = RECIPE(real(pattern), amax, limit, tl.load(whole))
     tl.store(codes + row * columns + column, CODE(value).to(tl.uint8), mask)
-    tl.store(scales + group, scale.to(scales.dtype.element_ty), group < groups)
+    place = PLACE(row, group % per_row, scale_row_stride, scale_column_stride)
+    tl.store(scales + place, scale.to(scales.dtype.element_ty), group < groups)
 
 
 @triton.jit(do_not_specialize=["rows", "columns", "row_stride", "block_rows", "block_columns", "grid_columns"])
@@ -116,22 +128,27 @@ def groups_of(groups, size):
 
 
 def by_groups(
-    x, recipe, format, size=0, *, ragged=False, keep_nan=False, bound=None, code=None, stored=torch.float32, whole=None
-):
-    """``codes`` [rows, columns] uint8 and ``scale`` [rows, groups of ``size`` columns; 0 is the row] of a matrix."""
+    x, recipe, format, size=0, *, ragged=False, keep_nan=False, bound=None, code=None, stored=torch.float32, whole=None,
+    scales=None, strides=None, place=by_strides,
+):  # fmt: skip
+    """``codes`` [rows, columns] uint8 and ``scale`` [rows, groups of ``size`` columns; 0 is the row] of a matrix.
+
+    ``scales`` is where else they are stored, at the ``place`` that follows from two ``strides``.
+    """
     rows, columns = x.shape
     size = size or max(1, columns)
     assert ragged or columns % size == 0, f"{columns} columns are no whole number of groups of {size}"
     per_row = max(1, triton.cdiv(columns, size))
     codes = torch.empty((rows, columns), dtype=torch.uint8, device=x.device)
-    scales = torch.empty((rows, per_row), dtype=stored, device=x.device)
-    groups = scales.numel()
-    if groups:
-        tile, width = groups_of(groups, size)
+    if scales is None:
+        scales = torch.empty((rows, per_row), dtype=stored, device=x.device)
+    if rows:
+        tile, width = groups_of(rows * per_row, size)
         loaded, bf16 = elements_of(x)
-        quantize_groups[(triton.cdiv(groups, tile),)](
-            loaded, codes, scales, whole, groups, per_row, size, columns, *x.stride(), bound or BOUNDS[format],
-            recipe, code or SOFT[format], keep_nan, bf16, tile, width,
+        quantize_groups[(triton.cdiv(rows * per_row, tile),)](
+            loaded, codes, scales, whole, rows * per_row, per_row, size, columns, *x.stride(),
+            *(strides or (per_row, 1)), bound or BOUNDS[format],
+            recipe, code or SOFT[format], place, keep_nan, bf16, tile, width,
         )  # fmt: skip
     return codes, scales
 
