@@ -25,9 +25,13 @@ HOW = {
 }
 
 
-def divides_by_global(recipe: Recipe) -> bool:
-    """Whether a reader divides by the global scale; otherwise it multiplies."""
-    return ("div", "global_scale") in {step for chain in recipe.reader.chains for step in chain[1:]}
+def global_scale_of(recipe: Recipe, bound: float, amax: float) -> float:
+    """A global scale for a tensor of that largest magnitude: what it is multiplied by to fill codes, and in two levels
+    the scales of blocks; or its reciprocal, where a reader multiplies by it."""
+    levels = _LARGEST_SCALE if recipe.scale_format == "float8_e4m3fn" else 1.0
+    read_back = {step for chain in recipe.reader.chains for step in chain[1:]}
+    factor = levels * bound / amax
+    return 1 / factor if ("mul", "global_scale") in read_back else factor
 
 
 def calibrated(x: Coded, recipe: Recipe, format_name: str, chosen: Mapping[str, float]) -> dict[str, Coded]:
@@ -53,11 +57,10 @@ def _makers(finite: F32, recipe: Recipe, bound: float) -> Mapping[str, Callable[
     low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
     asymmetric = "zero_point" in recipe.inputs and high > low
     scale = (high - low) / 255 if asymmetric else amax / bound
-    two_level = _LARGEST_SCALE * bound / amax
     return {
         "scale": lambda: scale,
         "zero_point": lambda: float(np.rint(-128 - low / scale)) if asymmetric else 0.0,
-        "global_scale": lambda: two_level if divides_by_global(recipe) else 1 / two_level,
+        "global_scale": lambda: global_scale_of(recipe, bound, amax),
         "upper_bound": lambda: amax,
     }
 

@@ -17,7 +17,7 @@ from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
 from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import recipe_of, resolved
-from narrowgauge.reference.calibrated import divides_by_global
+from narrowgauge.reference.calibrated import global_scale_of
 from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.form import parts_of
 from narrowgauge.reference.quantize import amax_of
@@ -111,12 +111,12 @@ def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int | None) ->
     bound = recipe.destination(format_name).bound
     relative = np.ones(grid) if turn is None else _around(grid, _RELATIVE, turn)
     turn = turn or 0
-    two_level = 2688.0 / max(largest, 2.0**-90) * _GLOBAL[turn % len(_GLOBAL)]
+    whole = global_scale_of(recipe, bound, max(largest, 2.0**-90)) * _GLOBAL[turn % len(_GLOBAL)]
     made: dict[str, F64] = {
         "scale": np.clip(np.where(amax > 0, amax, 1.0) / bound * relative, 2.0**-100, 2.0**100),
         "zero_point": _around(grid, _ZEROS, turn),
         "upper_bound": np.full((1, 1), max(largest, 2.0**-100) * _CUT[turn % len(_CUT)]),
-        "global_scale": np.full((1, 1), two_level if divides_by_global(recipe) else 1 / two_level),
+        "global_scale": np.full((1, 1), whole),
     }
     return {name: _as(made[name], "int32" if name == "zero_point" else "float32") for name in recipe.inputs}
 

@@ -15,7 +15,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.reference.behaviour import candidates
 from narrowgauge.reference.identify import Identity, Seen, identify
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.reference.parts import with_scale_given
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
