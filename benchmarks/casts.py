@@ -12,7 +12,7 @@ from narrowgauge.benchmarks.paired import Benchmark
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.fast_codec import cast, to_float32
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.reference.policies import POLICIES
 
 COUNT = 1 << 22

@@ -23,7 +23,7 @@ from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 
 MODULE = "narrowgauge.kernels_under_test.triton_cast"
 #: kernel, destination, targets: conversions by instruction and in software, and by our own integer operations

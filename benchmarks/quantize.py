@@ -20,7 +20,7 @@ from narrowgauge.benchmarks.paired import Benchmark
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import Infrastructure
 from narrowgauge.devices.device import ROOT
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import recipe_named
 

@@ -50,7 +50,7 @@ class Session:
                 return {"kind": "returned", "facts": self.facts()}, {}
             case "run":
                 loaded = self.kernels(request["origin"])[request["kernel"]]
-                return running.run(loaded, buffers["x"], request["format"], request["outputs"])
+                return running.run(loaded, buffers, request)
             case "run_range":
                 loaded = self.kernels(request["origin"])[request["kernel"]]
                 return self.range.run(loaded, request)

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import narrowgauge
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.contracts.kernels import Plugged
+from narrowgauge.contracts.layout import InMemory
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.outcome import CHOICES, Choice, How, Outcome
 from narrowgauge.contracts.serial import plugged_from_json
+from narrowgauge.contracts.views import View
 from narrowgauge.devices.wire import Arena, receive, send
 
 #: The folder that holds this very narrowgauge. The child looks there last, so that no folder beside it (a checkout has
@@ -147,21 +149,38 @@ class Device:
         return facts
 
     def run(
-        self, plugged: Plugged, claim: Claim, x: Coded, timeout: float = RUN, choice: Choice = CHOICES[0]
+        self,
+        plugged: Plugged,
+        claim: Claim,
+        x: Coded,
+        timeout: float = RUN,
+        choice: Choice = CHOICES[0],
+        form: InMemory | None = None,
+        view: View = "contiguous",
     ) -> Outcome:
-        """Run a kernel once (twice inside, with two fill patterns of fresh memory) on a copy of ``x``.
+        """Run a kernel once (twice inside, with two fill patterns of fresh memory) on a copy of ``x``, with what is
+        given beside it.
 
-        ``choice``: which answer an emulated device takes where an instruction's words allow several.
+        ``choice``: which answer an emulated device takes where an instruction's words allow several. ``form``: of
+        packed buffers; without it x is a matrix, and so are the outputs. ``view``: how the copy of x lies in memory.
         """
-        return self._outcome(plugged, claim, {"verb": "run", "choice": choice}, {"x": x}, timeout)
+        form = form or InMemory(claim.outputs, x.shape)
+        message = {"verb": "run", "choice": choice, "view": view, "shape": list(form.shape), "loose": list(form.loose)}
+        return self._outcome(plugged, claim, message, {"x": x, **given_with(x)}, timeout, form.outputs)
 
     def run_range(self, plugged: Plugged, claim: Claim, first: int, count: int, timeout: float = RUN) -> Outcome:
         """Run a kernel once on so many consecutive patterns of the claim's source, which the child makes itself."""
         message = {"verb": "run_range", "source": claim.source, "first": first, "count": count}
-        return self._outcome(plugged, claim, message, {}, timeout)
+        return self._outcome(plugged, claim, message, {}, timeout, claim.outputs)
 
     def _outcome(
-        self, plugged: Plugged, claim: Claim, message: Mapping[str, Any], buffers: Mapping[str, Coded], timeout: float
+        self,
+        plugged: Plugged,
+        claim: Claim,
+        message: Mapping[str, Any],
+        buffers: Mapping[str, Coded],
+        timeout: float,
+        returned: Mapping[str, str],
     ) -> Outcome:
         kernel = plugged.kernel
         message = {
@@ -169,7 +188,7 @@ class Device:
             "origin": plugged.origin,
             "kernel": kernel.name,
             "format": claim.format,
-            "outputs": claim.outputs,
+            "outputs": dict(returned),
         }
         began = time.monotonic()
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,23 +20,43 @@ from narrowgauge.contracts.formats import FORMATS, Format, format_named
 from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices import fresh_memory
 from narrowgauge.devices.loading import Loaded
+from narrowgauge.devices.placing import Placed, placed
 
 FILLS = (0xA5, 0x5A)
 Answer = tuple[dict[str, Any], dict[str, Coded]]
 Called = tuple[dict[str, Coded], list[str]]
 
 
-def run(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str]) -> Answer:
-    """Outputs as codes, and what is wrong with their form. Raises what the kernel raises."""
+@dataclass(frozen=True)
+class _Call:
+    """One call of a kernel: the tensors, which it may write to, and what it is asked for."""
+
+    loaded: Loaded
+    inputs: Mapping[str, Placed]  #: "x", and what is given beside it
+    format: str
+    outputs: Mapping[str, str]  #: names and formats
+    fill: int
+    shape: tuple[int, ...]  #: of x as a matrix, where what is passed is its memory image
+
+
+def run(loaded: Loaded, inputs: Mapping[str, Coded], request: Mapping[str, Any]) -> Answer:
+    """Outputs as codes, and what is wrong with their form. ``inputs`` are ``x`` and what is given beside it.
+
+    Raises what the kernel raises, and ``BadInput`` for a kernel that does not take what it is given.
+    """
 
     def call(fill: int) -> Called:
-        return _call(loaded, Coded(x.format, x.data.copy()), format_name, outputs, fill)
+        where = {
+            name: placed(value, request["view"] if name == "x" else "contiguous") for name, value in inputs.items()
+        }
+        return _call(_Call(loaded, where, request["format"], request["outputs"], fill, tuple(request["shape"])))
 
     first, wrong = call(FILLS[0])
     if wrong:
         return {"kind": "returned", "malformed": wrong}, first
     second, _ = call(FILLS[1])
-    if differing := _differing(first, second):
+    # padding that may be left unwritten is looked at by nobody; what else is not written there is a wrong value
+    if differing := _differing({n: v for n, v in first.items() if n not in request["loose"]}, second):
         again, _ = call(FILLS[0])
         wrong = _unwritten(differing) if not _differing(first, again) else _unstable(differing)
     return {"kind": "returned", "malformed": wrong}, first
@@ -55,16 +76,18 @@ class Range:
             self._from_zero = np.arange(count, dtype=storage)
             self._patterns = np.empty_like(self._from_zero)
         np.add(self._from_zero, storage.type(first), out=self._patterns)
-        x = Coded(request["source"], self._patterns)
+        x = Placed(Coded(request["source"], self._patterns), self._patterns)
         # The fills alternate, so that what was never written does not hold the answer of the block before.
-        outputs, wrong = _call(loaded, x, request["format"], request["outputs"], FILLS[first // count % 2])
+        fill = FILLS[first // count % 2]
+        outputs, wrong = _call(
+            _Call(loaded, {"x": x}, request["format"], request["outputs"], fill, self._patterns.shape)
+        )
         return {"kind": "returned", "malformed": wrong}, outputs
 
 
-def _call(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
-    """Call a kernel on a tensor that it may write to: outputs, and what is wrong with their form."""
-    call = _call_numpy if loaded.plugged.kernel.backend == "numpy" else _call_torch
-    return call(loaded, x, format_name, outputs, fill)
+def _call(call: _Call) -> Called:
+    """Call a kernel: outputs, and what is wrong with their form or was done to its inputs."""
+    return (_call_numpy if call.loaded.plugged.kernel.backend == "numpy" else _call_torch)(call)
 
 
 def _differing(one: Mapping[str, Coded], other: Mapping[str, Coded]) -> dict[str, npt.NDArray[np.bool_]]:
@@ -114,36 +137,56 @@ def _named(returned: Any, outputs: Mapping[str, str]) -> tuple[dict[str, Any], l
     return dict(zip(outputs, values, strict=True)), []
 
 
-def _source(loaded: Loaded, x: Coded) -> dict[str, str]:
-    """The source format, for a kernel that asks for it by a parameter ``source``: not every format has a dtype."""
-    return {"source": x.format} if "source" in inspect.signature(loaded.function).parameters else {}
+def _by_name(call: _Call, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """What a kernel is given by the names of its parameters: all that comes beside x; and if it asks for them
+    ``source``, the format of x, since not every format has a dtype, and ``shape``, of x as a matrix."""
+    takes = inspect.signature(call.loaded.function).parameters
+    given = {name: tensor for name, tensor in tensors.items() if name != "x"}
+    if not any(p.kind is p.VAR_KEYWORD for p in takes.values()) and (lacking := given.keys() - takes.keys()):
+        raise BadInput(
+            f"kernel {call.loaded.plugged.kernel.name!r} takes {', '.join(takes)}; its claim gives it "
+            f"{', '.join(sorted(lacking))} beside x: add a parameter of that name"
+        )
+    asked = {"source": call.inputs["x"].x.format, "shape": call.shape}
+    return given | {name: value for name, value in asked.items() if name in takes}
 
 
 # --- torch -----------------------------------------------------------------------------------------------------------
 
 
-def _call_torch(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
+def _call_torch(call: _Call) -> Called:
     torch = _import_torch()
-    tensor = torch.from_numpy(x.data)
-    if hasattr(torch, x.format) and format_named(x.format).family != "integer":
-        tensor = tensor.view(getattr(torch, x.format))  # other formats travel as plain codes
-    tensor = tensor.to(torch_device())
-    with fresh_memory.filled(fill):
-        returned = loaded.function(tensor, format_name, **_source(loaded, x))
-        if tensor.is_cuda:
+    memory = {name: _to_torch(torch, each) for name, each in call.inputs.items()}
+    tensors = {name: each.tensor(memory[name]) for name, each in call.inputs.items()}
+    x = tensors["x"]
+    by_name = _by_name(call, tensors)
+    with fresh_memory.filled(call.fill):
+        returned = call.loaded.function(x, call.format, **by_name)
+        if x.is_cuda:
             torch.cuda.synchronize()
-    named, wrong = _named(returned, outputs)
+    named, wrong = _named(returned, call.outputs)
     buffers = {}
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             wrong.append(f"{name} is a {type(value).__name__}, want a tensor")
             continue
-        codes = _from_torch(torch, value, outputs.get(name, "float32"))
+        codes = _from_torch(torch, value, call.outputs.get(name, "float32"))
         if isinstance(codes, str):
             wrong.append(f"{name} {codes}")
         else:
             buffers[name] = codes
+    for name, each in call.inputs.items():
+        after = _from_torch(torch, each.tensor(memory[name]), each.x.format) if each.watched else None
+        wrong += each.changes(name, after.data) if isinstance(after, Coded) else []
     return buffers, wrong
+
+
+def _to_torch(torch: Any, each: Placed) -> Any:
+    """The memory of an input, of the format's own dtype where torch has it; codes of other formats as they are."""
+    memory, fmt = torch.from_numpy(each.memory), format_named(each.x.format)
+    if hasattr(torch, fmt.name) and fmt.bits == 8 * fmt.storage.itemsize:
+        memory = memory.view(getattr(torch, fmt.name))
+    return memory.to(torch_device())
 
 
 def _import_torch() -> Any:
@@ -184,24 +227,26 @@ def as_bits(data: npt.NDArray[Any], fmt: Format) -> npt.NDArray[Any]:
 # --- numpy -----------------------------------------------------------------------------------------------------------
 
 
-def _call_numpy(loaded: Loaded, x: Coded, format_name: str, outputs: Mapping[str, str], fill: int) -> Called:
-    array = x.data.view(_numpy_type(x.format))
-
-    with fresh_memory.filled(fill), np.errstate(all="ignore"):
-        returned = loaded.function(array, format_name, **_source(loaded, x))
-    named, wrong = _named(returned, outputs)
+def _call_numpy(call: _Call) -> Called:
+    arrays = {n: each.array(each.memory.view(_numpy_type(each.x.format))) for n, each in call.inputs.items()}
+    by_name = _by_name(call, arrays)
+    with fresh_memory.filled(call.fill), np.errstate(all="ignore"):
+        returned = call.loaded.function(arrays["x"], call.format, **by_name)
+    named, wrong = _named(returned, call.outputs)
     buffers = {}
     for name, value in named.items():
-        fmt = format_named(outputs.get(name, "float32"))
+        fmt = format_named(call.outputs.get(name, "float32"))
         value = np.asarray(value)
         typed = value.dtype.kind not in "iu" and value.dtype == _numpy_type(fmt.name)  # integers are codes
         buffers[name] = Coded(fmt.name, np.array(value.view(fmt.storage) if typed else as_bits(value, fmt)))
+    for name, each in call.inputs.items():
+        wrong += each.changes(name, each.array(each.memory)) if each.watched else []
     return buffers, wrong
 
 
 def _numpy_type(format_name: str) -> np.dtype[Any]:
     """numpy's or ml_dtypes' type for a format."""
-    if format_name in ("float64", "float32", "float16", "int8", "uint8"):
+    if format_name in ("float64", "float32", "float16", "int8", "uint8", "int32"):
         return np.dtype(format_name)
     try:
         import ml_dtypes

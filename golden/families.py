@@ -15,12 +15,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.formats import FORMATS, Codes, format_named
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.golden.steps import STAIR, fold, spaced, step_table, unfold
-from narrowgauge.reference.behaviour import behaviour_of, resolved, standing_of
+from narrowgauge.reference.behaviour import behaviour_of, blocks_of, resolved, standing_of
 from narrowgauge.reference.codec import RandomBits
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import Expected, Interval, expected
@@ -140,7 +140,7 @@ def layout(claim: Claim) -> dict[str, str]:
     parts = {part: formats.get(part, claim.source) for part in PARTS[form]}
     return {
         f"{claim.source}.{part}": name
-        for part, name in (parts | (resolved(claim).outputs if form == "rows" else {})).items()
+        for part, name in (parts | (resolved(claim).inputs | resolved(claim).outputs if form == "rows" else {})).items()
     }
 
 
@@ -156,9 +156,9 @@ def _vectors(claim: Claim) -> dict[str, Coded]:
     form, source, fmt = form_of(claim), format_named(claim.source), format_named(claim.format)
     arrays: tuple[npt.NDArray[np.integer], ...]
     if form == "rows":
-        x = next(case for name in QUANTIZER_CASES if (case := case_named(name)).applies(claim)).make(claim)
+        x = next(case for name in QUANTIZER_CASES if (case := case_named(name)).suits(claim)).inputs(claim)
         outputs = {f"{source.name}.{name}": interval.low for name, interval in expected(claim, x).items()}
-        return {f"{source.name}.x": x} | outputs
+        return {f"{source.name}.{name}": value for name, value in {"x": x, **given_with(x)}.items()} | outputs
     if form == "table":
         every = Coded(source.name, np.arange(source.code_count, dtype=source.storage))
         arrays = (expected(claim, every)["codes"].low.codes,)
@@ -228,7 +228,9 @@ def as_case(claim: Claim, tensors: Tensors) -> tuple[Coded, Expected]:
         outputs = {
             name: Coded(fmt, tensors[f"{source.name}.{name}"].data) for name, fmt in resolved(claim).outputs.items()
         }
-        return tensors[f"{source.name}.x"], {name: Interval.exactly(value) for name, value in outputs.items()}
+        x = tensors[f"{source.name}.x"]
+        given = {name: tensors[f"{source.name}.{name}"] for name in resolved(claim).inputs}
+        return Input(x.format, x.data, given), {name: Interval.exactly(value) for name, value in outputs.items()}
     if form == "table":
         every = np.arange(source.code_count, dtype=source.storage)
         return Coded(source.name, every), {"codes": Interval.exactly(tensors[f"{source.name}.values"])}
@@ -271,8 +273,11 @@ def well_shaped(claim: Claim, tensors: Tensors) -> str:
     if form == "rows":
         if not takes(claim, shape):
             return names[0]
-        wanted = {f"{claim.source}.{name}": interval.low.shape for name, interval in shaped(claim, shape).items()}
-        return next((name for name in names[1:] if tensors[name].shape != wanted[name]), "")
+        blocks = blocks_of(claim)
+        assert blocks is not None
+        wanted = {f"{claim.source}.{name}": [interval.low.shape] for name, interval in shaped(claim, shape).items()}
+        wanted |= {f"{claim.source}.{name}": [blocks.grid(*shape), (1, 1)] for name in resolved(claim).inputs}
+        return next((name for name in names[1:] if tensors[name].shape not in wanted[name]), "")
     for name in names:
         if tensors[name].shape != shape or len(shape) != 1:
             return name

@@ -92,7 +92,10 @@ def _stored(path: Path, name: str, entry: Mapping[str, Any]) -> Stored:
 
 
 def write(path: Path, tensors: Mapping[str, Coded], metadata: Mapping[str, Any], *, typed: bool) -> None:
-    """Write a file, whole or not at all. ``typed`` gives tensors their format's dtype, else they are plain integers."""
+    """Write a file, whole or not at all. ``typed`` gives tensors their format's dtype, else they are plain integers.
+
+    Raises ``BadInput`` for a typed tensor of a format that has no dtype of one code to an element (``has_dtype``).
+    """
     write_whole(path, content_of(path, tensors, metadata, typed=typed))
 
 
@@ -113,6 +116,12 @@ def content_of(path: Path, tensors: Mapping[str, Coded], metadata: Mapping[str, 
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + body
+
+
+def has_dtype(format_name: str) -> bool:
+    """Whether a file can hold typed codes of a format, one to an element."""
+    kind = format_named(format_name).safetensors
+    return bool(kind) and kind not in _PACKED
 
 
 def _typed(path: Path, name: str, fmt: Format) -> str:

@@ -7,5 +7,11 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.gfloat_cast": ("gfloat", "ml_dtypes"),
     "narrowgauge.kernels_under_test.triton_cast": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_quantize": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_quantize_groups": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_quantize_mx": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_quantize_integers": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_quantize_given": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_dequantize": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_fused": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),
 }

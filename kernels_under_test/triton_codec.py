@@ -115,14 +115,20 @@ def encode_e8m0(bits, UP: tl.constexpr, OVER: tl.constexpr):
 
 
 @triton.jit
-def encode_integer(bits, LOW: tl.constexpr, HIGH: tl.constexpr, MASK: tl.constexpr):
-    """Two's complement or unsigned codes (int32) of float32 patterns: ties to even, saturating, NaN to 0."""
+def encode_integer(bits, LOW: tl.constexpr, HIGH: tl.constexpr, MASK: tl.constexpr, ROUND: tl.constexpr = "even"):
+    """Two's complement or unsigned codes (int32) of float32 patterns, saturating, NaN to 0.
+
+    ROUND: ties go to "even" or "away" from zero; or "cut": toward zero.
+    """
     magnitude = bits & 0x7FFFFFFF
     field = tl.minimum(magnitude >> 23, 140)
     significand = (magnitude & 0x7FFFFF) | 0x800000
     shift = tl.maximum(tl.minimum(150 - field, 25), 10)
-    odd = (significand >> shift) & 1
-    rounded = (significand + (1 << (shift - 1)) - 1 + odd) >> shift
+    if ROUND == "even":
+        significand += (1 << (shift - 1)) - 1 + ((significand >> shift) & 1)
+    elif ROUND == "away":
+        significand += 1 << (shift - 1)
+    rounded = significand >> shift
     value = tl.where(bits < 0, -rounded, rounded)
     value = tl.minimum(tl.maximum(value, LOW), HIGH)
     return tl.where(magnitude > 0x7F800000, 0, value) & MASK

@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.operations import Cast, Claim, Quantize
+from narrowgauge.contracts.operations import Cast, Claim, Dequantize, Observe, Quantize, Then
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
 from narrowgauge.reference import policies, recipes
+from narrowgauge.reference.dequantize import dequantize
 from narrowgauge.reference.fast_codec import cast
-from narrowgauge.reference.quantize import quantize
+from narrowgauge.reference.staged import PLAIN
+from narrowgauge.reference.wide import wide_result
 
 Buffers = dict[str, Coded]
 #: given the behaviour, what the last cast was given, and its codes: other codes
 Patch = Callable[["Behaviour", Coded, Coded], Coded]
+#: x with what is given beside it, recipe, format, last cast
+Quantizer = Callable[[Coded, Recipe, str, Callable[[Coded], Coded]], Buffers]
 
 
 @dataclass(frozen=True)
@@ -34,13 +38,29 @@ class Behaviour:
     written: str = ""  #: the format whose codes are really written, under the label of ``format``
     patched: tuple[Patch, ...] = ()  #: each changes the codes of the last cast
     after: tuple[Callable[[Buffers], Buffers], ...] = ()  #: each changes the outputs
+    quantizer: Quantizer = PLAIN  #: what runs the recipe
+    received: tuple[Callable[[Coded], Coded], ...] = ()  #: each changes what comes in
+    reads: bool = False  #: codes become values, and not values codes
+    layouts: tuple[tuple[str, str], ...] = ()  #: name of a buffer, and its packing
+    first: str = ""  #: the operation whose result is quantized
 
-    def run(self, x: Coded, given: Buffers | None = None) -> Buffers:
-        """The outputs for one input tensor, and what a recipe is given beside it."""
+    def run(self, x: Coded) -> Buffers:
+        """The outputs for one input tensor, and what comes beside it. After an operation that leaves bits open, one of
+        those that may be."""
+        for change in self.received:
+            x = change(x)
+        if self.first:
+            x = Input(x.format, wide_result(x, self.first)[0].data, given_with(x))
         if self.recipe is None:
             outputs = {"codes": self.last_cast(x)}
+        elif self.reads:
+            outputs = {"codes": dequantize(x, self.recipe, self.format, self.last_cast)}
         else:
-            outputs = quantize(x, self.recipe, self.format, self.last_cast, given)
+            outputs = self.quantizer(x, self.recipe, self.format, self.last_cast)
+        return self.finished(outputs)
+
+    def finished(self, outputs: Buffers) -> Buffers:
+        """The outputs after what is changed in them."""
         for change in self.after:
             outputs = change(outputs)
         return outputs
@@ -60,23 +80,30 @@ def behaviour_of(claim: Claim) -> Behaviour:
     contract = claim.contract
     if isinstance(contract, Cast):
         return Behaviour(claim.source, claim.format, policies.resolve(contract.policy, claim.format))
-    if isinstance(contract, Quantize):
-        recipe = recipes.resolve(contract.recipe)
-        policy = policies.resolve(recipe.destination(claim.format).cast, claim.format)
-        return Behaviour(claim.source, claim.format, policy, recipe)
-    raise BadInput(f"{claim}: an observation promises nothing; there is nothing to expect")
+    if isinstance(contract, Observe):
+        raise BadInput(f"{claim}: an observation promises nothing; there is nothing to expect")
+    recipe, packed = recipes.resolve(contract.recipe), tuple(claim.layouts.items())
+    if isinstance(contract, Dequantize):
+        recipe.destination(claim.source)
+        return Behaviour(
+            claim.source, claim.format, policies.resolve("ieee", claim.format), recipe, reads=True, layouts=packed
+        )
+    policy = policies.resolve(recipe.destination(claim.format).cast, claim.format)
+    first = contract.first if isinstance(contract, Then) else ""
+    return Behaviour(claim.source, claim.format, policy, recipe, first=first, layouts=packed)
 
 
 def resolved(claim: Claim) -> Claim:
     """The same claim with its recipe as data, for who has no catalogue. Raises ``BadInput`` for an unknown name."""
-    if not isinstance(claim.contract, Quantize):
+    recipe = recipe_of(claim)
+    if recipe is None or isinstance(claim.contract, Cast | Observe):
         return claim
-    return replace(claim, contract=Quantize(recipes.resolve(claim.contract.recipe)))
+    return replace(claim, contract=replace(claim.contract, recipe=recipe))
 
 
 def recipe_of(claim: Claim) -> Recipe | None:
     """The recipe that is claimed; None for a cast or an observation."""
-    return recipes.resolve(claim.contract.recipe) if isinstance(claim.contract, Quantize) else None
+    return None if isinstance(claim.contract, Cast | Observe) else recipes.resolve(claim.contract.recipe)
 
 
 def blocks_of(claim: Claim) -> Blocks | None:
@@ -86,13 +113,13 @@ def blocks_of(claim: Claim) -> Blocks | None:
 
 
 def candidates(claim: Claim) -> list[Claim]:
-    """The named rules that an observation is compared with, each as a claim: those that need nothing beside x."""
+    """The named rules that an observation is compared with, each as a claim: those that need just what it is given."""
     if claim.operation == Cast.operation:
         return [Claim(Cast(name), claim.source, claim.format) for name in policies.fitting(claim.format)]
     return [
         Claim(Quantize(name), claim.source, claim.format)
         for name, recipe in recipes.RECIPES.items()
-        if claim.format in {d.format for d in recipe.destinations} and not recipe.inputs
+        if claim.format in {d.format for d in recipe.destinations} and set(recipe.inputs) == set(claim.inputs)
     ]
 
 
@@ -112,8 +139,8 @@ def standing_of(claim: Claim) -> Standing:
         named = policies.policy_named(contract.policy)
         breaks = "a specification that it claims" if named.evidence == "specification" else "its own claim"
         return Standing(f"{named.name}: {named.authority}", named.evidence, breaks)
-    if isinstance(contract, Quantize) and isinstance(contract.recipe, str):
-        recipe = recipes.recipe_named(contract.recipe)
+    recipe = recipe_of(claim)
+    if recipe is not None and recipes.RECIPES.get(recipe.name) == recipe:
         breaks = "a specification that it claims" if recipe.evidence == "specification" else "its own claim"
         return Standing(f"{recipe.name}: {recipe.source}", recipe.evidence, breaks)
     return Standing("the kernel's own contract, given as data", "measured", "its own claim")

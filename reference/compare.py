@@ -75,7 +75,8 @@ def _classes(got: Coded, want: Interval, output: str) -> npt.NDArray[np.uint8]:
     # Overflow to NaN at one end: NaN itself, or what lies from the other end outward.
     inside |= (np.isnan(high) & ~np.isnan(low)) & (np.isnan(g) | (g >= low))
     inside |= (np.isnan(low) & ~np.isnan(high)) & (np.isnan(g) | (g <= high))
-    kind[inside] = np.where((g == 0)[inside] & (low == high)[inside], _CLASS["zero_sign"], 0)
+    one_zero = (g == 0) & (low == high) & (np.signbit(low) == np.signbit(high))
+    kind[inside] = np.where(one_zero[inside], _CLASS["zero_sign"], 0)
     kind[strange[where]] = _CLASS["not_a_code"]
     result[where] = kind
     return result

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Explanation
 from narrowgauge.reference.behaviour import Behaviour, behaviour_of, blocks_of
 from narrowgauge.reference.compare import Difference, compare
-from narrowgauge.reference.expected import Interval
+from narrowgauge.reference.expected import Expected, outputs_of, quantized
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.listing import input_of, show
@@ -26,14 +26,52 @@ from narrowgauge.reference.listing import input_of, show
 Rows = npt.NDArray[np.intp]
 #: how many rows of each class of difference a witness takes, and how many rows that agree
 PER_CLASS, AGREEING = 64, 256
+#: of the faults that explain a part: how many are tried with each other fault, and how many on everything
+PAIRED, PARTIAL = 8, 24
+#: the least part of what differs that one of two faults explains alone: 1 in so many
+LEAST_PART = 16
 
 
 @dataclass(frozen=True)
 class _Candidate:
     """A fault, or two, as the behaviour that they make."""
 
-    name: str
+    names: tuple[str, ...]
     behaviour: Behaviour
+    whole: bool  #: what it does to a row depends on others, so that it is tried on all of them
+
+    @property
+    def name(self) -> str:
+        return " + ".join(self.names)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What went in and came out, and what of it differs."""
+
+    x: Coded
+    got: Mapping[str, Coded]
+    difference: Difference
+
+    def cut(self, rows: Rows) -> _Seen:
+        """Some rows of it. What has no rows of x stays as it is."""
+
+        def few(shape: tuple[int, ...]) -> bool:
+            return shape[:1] == self.x.shape[:1]
+
+        got = {name: value.take(rows) if few(value.shape) else value for name, value in self.got.items()}
+        classes = {name: c[rows] if few(c.shape) else c for name, c in self.difference.classes.items()}
+        return _Seen(self.x.take(rows), got, Difference(classes))
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A candidate with what it leaves of what was seen."""
+
+    candidate: _Candidate
+    outputs: Expected
+    left: int
+    explained: int
 
 
 def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Difference) -> tuple[Explanation, ...]:
@@ -42,34 +80,76 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
     A complete one reproduces every output. A partial one is given only where it leaves less than it found.
     """
     right = behaviour_of(claim)
+    seen = _Seen(x, got, difference)
     # where rows share a scale, a cut of them is another matrix
-    rows = _witness(difference) if right.recipe is None or right.recipe.by_rows else np.arange(x.shape[0])
-    few = x.take(rows)
-    few_got = {name: value.take(rows) if value.shape[0] == x.shape[0] else value for name, value in got.items()}
-    singles = list(_single_faults(right))
-    survivors = [c for c in singles if _left(c, few, few_got) == 0]
-    complete = [c for c in survivors if _left(c, x, got) == 0]
+    few = seen.cut(_witness(difference)) if right.recipe is None or right.recipe.by_rows else seen
+    singles = [_tried(c, seen if c.whole else few) for c in _single_faults(right)]
+    complete = _complete((t.candidate for t in singles if t.left == 0), seen)
     if not complete:
-        survivors = [c for c in _pairs(right, singles) if _left(c, few, few_got) == 0]
-        complete = [c for c in survivors if _left(c, x, got) == 0]
+        complete = _complete(_pairs(right, singles, seen, few), seen)
     if complete:
         names = tuple(c.name for c in complete)
         return (Explanation(names, difference.total, 0, _separating_input(claim, complete)),)
-    return _partial(singles, x, got, difference)
+    return _partial(singles, seen)
+
+
+def _complete(survivors: Iterable[_Candidate], seen: _Seen) -> list[_Candidate]:
+    return [c for c in survivors if _tried(c, seen).left == 0]
 
 
 def _single_faults(right: Behaviour) -> Iterable[_Candidate]:
     for name, fault in FAULTS.items():
         wrong = fault.applied_to(right)
         if wrong is not None:
-            yield _Candidate(name, wrong)
+            yield _Candidate((name,), wrong, _whole(wrong, fault.across_rows))
 
 
-def _pairs(right: Behaviour, singles: list[_Candidate]) -> Iterable[_Candidate]:
-    for first, second in combinations(singles, 2):
-        both = FAULTS[second.name].applied_to(first.behaviour)
-        if both is not None:
-            yield _Candidate(f"{first.name} + {second.name}", both)
+def _whole(wrong: Behaviour, across_rows: bool) -> bool:
+    return across_rows or (wrong.recipe is not None and not wrong.recipe.by_rows)
+
+
+def _pairs(right: Behaviour, singles: list[_Tried], seen: _Seen, few: _Seen) -> Iterable[_Candidate]:
+    """Two faults of which one explains a part, and the other changes something, that leave nothing of a witness.
+
+    Of faults that do the same the first stands for all until it is found.
+    """
+    alike: dict[str, list[str]] = {}
+    for tried in singles:
+        alike.setdefault(_answer(tried.outputs), []).append(tried.candidate.name)
+    for either in (seen, few):
+        alike.pop(_answer(outputs_of(right, either.x)), None)
+    first = {names[0] for names in alike.values()}
+    helping = [
+        t for t in _best(singles) if t.candidate.name in first and LEAST_PART * t.explained >= few.difference.total
+    ]
+    helps = {t.candidate.name for t in helping[:PAIRED]}
+    for one, two in combinations([name for name in FAULTS if name in first], 2):
+        if (one in helps or two in helps) and _fits(_pair(right, one, two), seen, few):
+            for names in product(*(next(a for a in alike.values() if n in a) for n in (one, two))):
+                both = _pair(right, *names)
+                if both is not None and _fits(both, seen, few):
+                    yield both
+
+
+def _answer(outputs: Expected) -> str:
+    return digest({f"{end} {name}": getattr(value, end) for name, value in outputs.items() for end in ("low", "high")})
+
+
+def _pair(right: Behaviour, one: str, two: str) -> _Candidate | None:
+    first = FAULTS[one].applied_to(right)
+    both = None if first is None else FAULTS[two].applied_to(first)
+    if both is None:
+        return None
+    return _Candidate((one, two), both, _whole(both, FAULTS[one].across_rows or FAULTS[two].across_rows))
+
+
+def _fits(candidate: _Candidate | None, seen: _Seen, few: _Seen) -> bool:
+    return candidate is not None and _tried(candidate, seen if candidate.whole else few).left == 0
+
+
+def _best(tried: Iterable[_Tried]) -> list[_Tried]:
+    """Those that explain anything, by what they leave."""
+    return sorted((t for t in tried if t.explained), key=lambda t: (t.left, -t.explained))
 
 
 def _witness(difference: Difference) -> Rows:
@@ -91,26 +171,18 @@ def spread(rows: Rows, most: int) -> Rows:
     return rows[np.linspace(0, rows.size - 1, most).astype(np.intp)]
 
 
-def _difference(candidate: _Candidate, x: Coded, got: Mapping[str, Coded]) -> Difference:
-    faulty = candidate.behaviour.run(x)
-    return compare(got, {name: Interval.exactly(value) for name, value in faulty.items()})
+def _tried(candidate: _Candidate, seen: _Seen) -> _Tried:
+    """What a candidate leaves: how many elements the kernel returned otherwise than this fault would."""
+    outputs = outputs_of(candidate.behaviour, seen.x)
+    rest = compare(seen.got, outputs)
+    masks = ((seen.difference.mask(name), rest.mask(name)) for name in seen.difference.classes)
+    return _Tried(candidate, outputs, rest.total, sum(int(np.count_nonzero(d & ~r)) for d, r in masks))
 
 
-def _left(candidate: _Candidate, x: Coded, got: Mapping[str, Coded]) -> int:
-    """How many elements the kernel returned otherwise than this fault would."""
-    return _difference(candidate, x, got).total
-
-
-def _partial(
-    singles: list[_Candidate], x: Coded, got: Mapping[str, Coded], difference: Difference
-) -> tuple[Explanation, ...]:
+def _partial(singles: list[_Tried], seen: _Seen) -> tuple[Explanation, ...]:
     """The faults that leave the least, if they leave less than there was."""
-    found: list[Explanation] = []
-    for candidate in singles:
-        rest = _difference(candidate, x, got)
-        explained = sum(int(np.count_nonzero(difference.mask(name) & ~rest.mask(name))) for name in difference.classes)
-        if rest.total < difference.total:
-            found.append(Explanation((candidate.name,), explained, rest.total))
+    tried = (_tried(t.candidate, seen) for t in _best(singles)[:PARTIAL])
+    found = [Explanation((t.candidate.name,), t.explained, t.left) for t in tried if t.left < seen.difference.total]
     found.sort(key=lambda e: (e.left, -e.explained))
     best = [e for e in found if (e.left, e.explained) == (found[0].left, found[0].explained)]
     if not best:
@@ -125,7 +197,7 @@ def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
         return ""
     first = same[0]
     for case, x in cases_for(claim, "smoke").items():
-        want = {name: Interval.exactly(value) for name, value in first.behaviour.run(x).items()}
+        want = outputs_of(first.behaviour, x)
         for other in same[1:]:
             outputs = other.behaviour.run(x)
             apart = compare(outputs, want)
@@ -133,8 +205,7 @@ def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
                 if classes.any():
                     index = tuple(int(i) for i in np.argwhere(classes)[0])
                     one, two = (show(Coded(c.format, c.data[index])) for c in (want[name].low, outputs[name]))
-                    where = (
-                        f"{input_of(x, index, classes.shape, blocks_of(claim))}, {name}{list(index)} of case {case!r}"
-                    )
+                    place = input_of(quantized(claim, x), index, classes.shape, blocks_of(claim))
+                    where = f"{place}, {name}{list(index)} of case {case!r}"
                     return f"{where}: {first.name} gives {one}, {other.name} gives {two}"
     return "no input of the suite's cases separates them for this claim: they are one fault here"

@@ -1,24 +1,28 @@
 """What a kernel must return: an interval per output, exact where both ends agree.
 
-Inputs that are known exactly give exact outputs. An input that is itself an interval (the result of an earlier stage
-whose last bits are open) gives an interval, since rounding, scaling and clamping are monotone.
+Inputs that are known exactly give exact outputs, unless a step of the recipe leaves its last bit open. An input that
+is itself an interval (the result of an earlier stage whose last bits are open) gives an interval, since rounding,
+scaling and clamping are monotone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.operations import Claim, Then
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.reference.behaviour import Behaviour, behaviour_of
+from narrowgauge.reference.behaviour import Behaviour, Buffers, behaviour_of, resolved
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
-from narrowgauge.reference.quantize import block_values, elements, statistics
+from narrowgauge.reference.open_steps import every_answer, is_open, ways
+from narrowgauge.reference.staged import Staged
+from narrowgauge.reference.wide import wide_result
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +61,47 @@ class Interval:
 Expected = dict[str, Interval]
 
 
-def expected(claim: Claim, x: Coded | Interval) -> Expected:
-    """The outputs that fulfil a claim for an input tensor. Raises ``BadInput`` for a claim or input that cannot be."""
+def expected(claim: Claim, x: Coded | Interval, given: Mapping[str, Coded] | None = None) -> Expected:
+    """The outputs that fulfil a claim for an input tensor, and what a recipe is given beside it.
+
+    Raises ``BadInput`` for a claim or input that cannot be.
+    """
     behaviour = behaviour_of(claim)
     if x.format != claim.source:
         raise BadInput(f"{claim}: the input is {x.format}; expected {claim.source}")
+    return outputs_of(behaviour, x)
+
+
+def outputs_of(behaviour: Behaviour, x: Coded | Interval) -> Expected:
+    """The outputs that a behaviour may give, right or wrong, for an input tensor, or for any tensor of an interval."""
+    if isinstance(x, Coded):
+        for change in behaviour.received:
+            x = change(x)
+        behaviour = replace(behaviour, received=())
+    given = given_with(x) if isinstance(x, Coded) else {}
+    if behaviour.first and isinstance(x, Coded):
+        x = Interval(*wide_result(x, behaviour.first))
+        behaviour = replace(behaviour, first="")
     if isinstance(x, Coded) or x.exact:
-        exact = behaviour.run(x if isinstance(x, Coded) else x.low)
-        return {name: Interval.exactly(value) for name, value in exact.items()}
+        exact = x if isinstance(x, Coded) else Input(x.format, x.low.data, given)
+        if isinstance(behaviour.quantizer, Staged) and not behaviour.reads and is_open(behaviour.recipe):
+            return _hulls(every_answer(behaviour, behaviour.quantizer, exact))
+        return _exactly(behaviour.run(exact))
     if behaviour.recipe is None:
         return {"codes": _cast_interval(behaviour, x)}
-    return _quantize_interval(behaviour, x)
+    return _quantize_interval(behaviour, x, given)
+
+
+def _exactly(outputs: Buffers) -> Expected:
+    return {name: Interval.exactly(value) for name, value in outputs.items()}
+
+
+def quantized(claim: Claim, x: Coded) -> Coded:
+    """What a claim's recipe is applied to, with what the recipe is given: x, or a result of what comes first."""
+    if not isinstance(claim.contract, Then):
+        return x
+    given = {name: value for name, value in given_with(x).items() if name in resolved(claim).inputs}
+    return Input(x.format, wide_result(x, claim.contract.first)[0].data, given)
 
 
 def _cast_interval(behaviour: Behaviour, x: Interval) -> Interval:
@@ -81,34 +115,60 @@ def _cast_interval(behaviour: Behaviour, x: Interval) -> Interval:
     return ends
 
 
-def _quantize_interval(behaviour: Behaviour, x: Interval) -> Expected:
+def _quantize_interval(behaviour: Behaviour, x: Interval, given: Mapping[str, Coded]) -> Expected:
     """Bounds of codes and scale from the corners: each stage is monotone in amax, and in the element for its sign."""
-    recipe = behaviour.recipe
+    recipe, stages, fmt = behaviour.recipe, behaviour.quantizer, behaviour.format
     assert recipe is not None
     _check_monotone(recipe)
+    if not isinstance(stages, Staged):  # a fault that has no parts: one answer stands for all
+        return _exactly(behaviour.run(Input(x.format, x.low.data, given)))
     low, high = to_float32(x.low), to_float32(x.high)
     if np.isnan(low).any() or np.isnan(high).any():
         raise BadInput("an input interval with NaN has no order; give NaN elements exactly, in a row of their own")
     with np.errstate(all="ignore"):
         nearest = np.where((low <= 0) & (high >= 0), np.float32(0), np.minimum(np.abs(low), np.abs(high)))
         farthest = np.maximum(np.abs(low), np.abs(high))
-        corners = [
-            block_values(statistics(end.astype(np.float32), recipe), recipe, behaviour.format, x.format, {})
-            for end in (nearest, farthest)
-        ]
-        codes = [
-            elements(end, values, recipe, behaviour.format, behaviour.last_cast)
-            for end in (low, high)
-            for values in corners
-        ]
-    returned = [name for name in recipe.outputs(behaviour.format) if name != "codes"]
-    return {"codes": _hull(codes)} | {name: _hull([v[f"{name} as stored"] for v in corners]) for name in returned}
+        recipe, combinations = ways(recipe)
+        runs = []
+        for steps in combinations:  # every variant is monotone too, and of two that differ all runs are taken
+            corners = [
+                stages.values(end.astype(np.float32), recipe, fmt, x.format, given, steps)
+                for end in (nearest, farthest)
+            ]
+            runs += [
+                behaviour.finished(stages.outputs(end, values, recipe, fmt, behaviour.last_cast, steps))
+                for end in (low, high)
+                for values in corners
+            ]
+    return {name: _hull([run[name] for run in runs]) for name in runs[0]}
 
 
 def _check_monotone(recipe: Recipe) -> None:
     """Raise ``BadInput`` for a recipe of which the corners do not bound what lies between."""
-    if recipe.inputs or not {str(chain[0]) for _, chain in recipe.steps}.isdisjoint(("min", "max")):
+    if not {str(chain[0]) for _, chain in recipe.steps}.isdisjoint(("min", "max")):
         raise BadInput(f"recipe {recipe.name!r}: what it gives for an interval of inputs is not derived")
+
+
+def _hulls(runs: Iterable[Buffers]) -> Expected:
+    """The hull of every output of all runs; of one run alone, that itself. Two by two, since there may be many."""
+    found: Expected = {}
+    for run in runs:
+        for name, value in run.items():
+            found[name] = _wider(found[name], value) if name in found else Interval.exactly(value)
+    return found
+
+
+def _wider(hull: Interval, value: Coded) -> Interval:
+    """A hull that holds one more answer. Of NaN and numbers, NaN stands at the end to which the numbers point."""
+    if np.array_equal(hull.low.data, value.data) and np.array_equal(hull.high.data, value.data):
+        return hull
+    low, high, v = (decode_values(c) for c in (hull.low, hull.high, value))
+    nan, more = np.isnan(low) & np.isnan(high) & ~np.isnan(v), np.isnan(v) & ~np.isnan(low) & ~np.isnan(high)
+    downward = np.where(nan, np.signbit(v), np.signbit(high))
+    to_low, to_high = (v < low) | (nan & ~downward) | (more & downward), (v > high) | (nan & downward)
+    to_high |= more & ~downward
+    ends = (np.where(to, value.data, end.data) for to, end in ((to_low, hull.low), (to_high, hull.high)))
+    return Interval(*(Coded(value.format, end.astype(value.data.dtype)) for end in ends))
 
 
 def _hull(corners: list[Coded]) -> Interval:
@@ -116,6 +176,7 @@ def _hull(corners: list[Coded]) -> Interval:
     fmt = format_named(corners[0].format)
     stack = np.stack([c.codes for c in corners])
     value = np.stack([decode_values(c) for c in corners])
+    value[(value == 0) & np.signbit(value)] = -(2.0**-1074)  # -0 is below 0: where both are corners, either will do
     pick_low, pick_high = np.argmin(value, axis=0)[None], np.argmax(value, axis=0)[None]  # both find a NaN first
     low = np.take_along_axis(stack, pick_low, 0)[0].astype(fmt.storage)
     high = np.take_along_axis(stack, pick_high, 0)[0].astype(fmt.storage)

@@ -8,8 +8,9 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.operations import Claim, Dequantize, Then
 from narrowgauge.contracts.recipe import OF_TENSOR
+from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import recipe_of, resolved
 from narrowgauge.reference.expected import Expected, Interval
 
@@ -17,14 +18,23 @@ from narrowgauge.reference.expected import Expected, Interval
 def takes(claim: Claim, shape: tuple[int, ...]) -> bool:
     """Whether an input of that shape is one of the claim: a quantizer wants a matrix that its blocks divide."""
     recipe = recipe_of(claim)
-    return recipe is None or (len(shape) == 2 and recipe.blocks.divide(*shape))
+    if recipe is None:
+        return True
+    parts = parts_of(claim)
+    return len(shape) == 2 and shape[1] % parts == 0 and recipe.blocks.divide(shape[0], shape[1] // parts)
+
+
+def parts_of(claim: Claim) -> int:
+    """How many matrices of the outputs' shape stand side by side in x."""
+    return WIDE[claim.contract.first].parts if isinstance(claim.contract, Then) else 1
 
 
 def shaped(claim: Claim, shape: tuple[int, ...]) -> Expected:
     """Outputs of the formats and shapes that a claim has for an input of that shape. Their values mean nothing."""
     recipe, outputs = recipe_of(claim), resolved(claim).outputs
+    shape = (*shape[:-1], shape[-1] // parts_of(claim)) if shape else shape
     shapes = dict.fromkeys(outputs, shape)
-    if recipe is not None:
+    if recipe is not None and claim.operation != Dequantize.operation:
         grid = recipe.blocks.grid(*shape)
         shapes |= {name: (1, 1) if name in OF_TENSOR else grid for name in outputs if name != "codes"}
     return {

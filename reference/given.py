@@ -1,67 +1,132 @@
-"""What recipes are given beside x, where nobody gives it: from the data itself, as calibration on it alone would."""
+"""What a kernel is given beside x: scales that show when they are dropped, shared, swapped or taken for their inverse.
+
+Each block has a number of its own, none of them 1 where it can be helped, powers of two among others. Of what belongs
+to the whole tensor there is but one number: a case says by its ``turn`` which.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
-from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.recipe import INPUTS, Recipe
-from narrowgauge.reference.dequantized import global_power
-from narrowgauge.reference.fast_codec import to_float32
-from narrowgauge.reference.steps import F32
+from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.operations import Claim, Dequantize, Then
+from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
+from narrowgauge.contracts.wide import WIDE
+from narrowgauge.reference.behaviour import recipe_of, resolved
+from narrowgauge.reference.calibrated import divides_by_global
+from narrowgauge.reference.fast_codec import cast, to_float32
+from narrowgauge.reference.form import parts_of
+from narrowgauge.reference.quantize import amax_of
+from narrowgauge.reference.wide import wide_result
 
-#: the largest scale of E4M3, in which NVFP4 stores those of its blocks
-_LARGEST_SCALE = 448.0
-#: to which numbers from the data are held: float32 without its subnormals, int32
-_ENDS = {"float32": (2.0**-126, float(np.finfo(np.float32).max)), "int32": (-(2.0**31), 2.0**31 - 1)}
-#: how each input is made, for people
-HOW = {
-    "scale": "the tensor's largest finite magnitude over the recipe's bound; with a zero point, its range over 255",
-    "zero_point": "-128 less the smallest finite element over the scale",
-    "global_scale": "448 times the bound over the tensor's largest finite magnitude, or its reciprocal",
-    "upper_bound": "the tensor's largest finite magnitude",
+F64 = npt.NDArray[np.float64]
+#: a static scale in units of amax / bound: below 1 clips, far above 1 flushes
+_RELATIVE = (0.37, 1.0, 2.0, 1.3, 0.5, 17.0, 900.0)
+#: an upper bound of amax, in units of the largest
+_CUT = (0.4, 0.03, 2.0)
+#: a tensor's scale in units of the usual one
+_GLOBAL = (1.0, 0.37, 4.0)
+_EXACT = CastPolicy(overflow="special", infinity="special")
+_ZEROS = (3, -7, 100, -128, 127, 0, 1, -1)
+#: scales that a reader meets, of each kind of storage: ordinary, powers of two, the ends, zero, NaN
+_STORED: dict[str, tuple[float, ...]] = {
+    "float32": (
+        0.37,
+        1 + 2.0**-8,
+        2.0**-9,
+        3.0,
+        1.0,
+        2.0**-126,
+        2.0**100,
+        1e-40,
+        1e30,
+        2.0**-149,
+        0.0,
+        -0.5,
+        float("nan"),
+    ),
+    "float8_e8m0fnu": (2.0**-3, 1.0, 2.0**7, 2.0**-127, 2.0**127, 2.0**-126, 2.0**-20, float("nan")),
+    "float8_e4m3fn": (1.125, 0.0, 448.0, 2.0**-9, 0.4375, 1.0, float("nan"), 26.0),
 }
+#: scales that a reader of such values meets, where another storage is not listed
+_ANY = (0.375, 1.0, 2.0, 0.5, 24.0)
 
 
-def calibrated(x: Coded, recipe: Recipe, format_name: str, chosen: Mapping[str, float]) -> dict[str, Coded]:
-    """Every input of a recipe, [1, 1]: the chosen number, else from the finite elements of x.
+def with_given(claim: Claim, x: Coded, turn: int | None = 0) -> Coded:
+    """The input of a claim: x with what its contract gives the kernel.
 
-    A tensor of zeros, or without finite elements, counts as one whose largest magnitude is 1. Raises ``BadInput`` for
-    a number that the recipe does not ask for.
+    ``turn`` picks among a tensor's own numbers;
+    None gives a quantizer just the scales that the largest magnitudes ask for.
     """
-    for name in chosen:
-        if name not in recipe.inputs:
-            asks = ", ".join(recipe.inputs) or "nothing"
-            raise BadInput(f"{recipe.name} is given {asks} beside x; {name} was given")
-    with np.errstate(invalid="ignore", over="ignore"):
-        matrix = to_float32(x)
-        finite = matrix[np.isfinite(matrix)]
-        makers = _makers(finite, recipe, recipe.destination(format_name).bound)
-        made = {name: np.clip(makers[name](), *_ENDS[INPUTS[name]]) for name in recipe.inputs if name not in chosen}
-    return {name: _coded(name, chosen[name] if name in chosen else float(made[name])) for name in recipe.inputs}
+    recipe = recipe_of(claim)
+    if recipe is None:
+        return x
+    if claim.operation == Dequantize.operation:
+        return Input(x.format, x.data, _stored(recipe, x, resolved(claim).inputs, turn or 0))
+    given: dict[str, Coded] = {}
+    if isinstance(claim.contract, Then):
+        shape = (1, x.shape[1] // parts_of(claim))
+        given = {name: _weight(shape, claim.source) for name in WIDE[claim.contract.first].inputs}
+        seen = wide_result(Input(x.format, x.data, given), claim.contract.first)[1] if recipe.inputs else x
+    else:
+        seen = x
+    given |= _calibrated(recipe, seen, claim.format, turn)
+    return Input(x.format, x.data, given) if given else x
 
 
-def _makers(finite: F32, recipe: Recipe, bound: float) -> Mapping[str, Callable[[], float]]:
-    amax = float(np.abs(finite).max(initial=0.0)) or 1.0
-    low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
-    asymmetric = "zero_point" in recipe.inputs and high > low
-    scale = (high - low) / 255 if asymmetric else amax / bound
-    two_level = _LARGEST_SCALE * bound / amax
-    return {
-        "scale": lambda: scale,
-        "zero_point": lambda: float(np.rint(-128 - low / scale)) if asymmetric else 0.0,
-        "global_scale": lambda: two_level if global_power(recipe) > 0 else 1 / two_level,
-        "upper_bound": lambda: amax,
+def _around(grid: tuple[int, ...], numbers: tuple[float, ...], turn: int) -> F64:
+    """The numbers one after the other along a row; the next row begins five further, so that both neighbours differ."""
+    rows, columns = grid
+    places = np.arange(rows)[:, None] * 5 + np.arange(columns) + turn
+    chosen: F64 = np.asarray(numbers, np.float64)[places % len(numbers)]
+    return chosen
+
+
+def _weight(shape: tuple[int, int], source: str) -> Coded:
+    return _as(_around(shape, (1.0, 0.75, 1.5, 0.3, -1.0, 2.0, 1.1), 0), source)
+
+
+def _as(value: F64, format_name: str) -> Coded:
+    """The nearest codes; NaN where the format has it."""
+    if format_name in ("int32", "float32"):
+        with np.errstate(invalid="ignore"):
+            data = value.astype(np.int32).view(np.uint32) if format_name == "int32" else value.astype(np.float32)
+        return Coded(format_name, np.ascontiguousarray(data).view(np.uint32))
+    return cast(Coded("float64", np.ascontiguousarray(value).view(np.uint64)), format_name, _EXACT)
+
+
+def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int | None) -> Mapping[str, Coded]:
+    """Inputs of a quantizer: near what the matrix asks for, so that codes are neither all clipped nor all zero."""
+    if not recipe.inputs:
+        return {}
+    value = to_float32(x)
+    finite = np.where(np.isfinite(value), value, np.float32(0))
+    grid = recipe.blocks.grid(*x.shape)
+    amax = amax_of(finite, recipe.blocks).astype(np.float64)
+    largest = float(np.median(amax[amax > 0])) if (amax > 0).any() else 1.0
+    bound = recipe.destination(format_name).bound
+    relative = np.ones(grid) if turn is None else _around(grid, _RELATIVE, turn)
+    turn = turn or 0
+    two_level = 2688.0 / max(largest, 2.0**-90) * _GLOBAL[turn % len(_GLOBAL)]
+    made: dict[str, F64] = {
+        "scale": np.clip(np.where(amax > 0, amax, 1.0) / bound * relative, 2.0**-100, 2.0**100),
+        "zero_point": _around(grid, _ZEROS, turn),
+        "upper_bound": np.full((1, 1), max(largest, 2.0**-100) * _CUT[turn % len(_CUT)]),
+        "global_scale": np.full((1, 1), two_level if divides_by_global(recipe) else 1 / two_level),
     }
+    return {name: _as(made[name], "int32" if name == "zero_point" else "float32") for name in recipe.inputs}
 
 
-def _coded(name: str, number: float) -> Coded:
-    if INPUTS[name] == "int32":
-        if not -(2.0**31) <= number < 2.0**31 or number != int(number):
-            raise BadInput(f"{name}={number:g}; expected a whole number of 32 bits")
-        return Coded("int32", np.array([[int(number)]], np.int32).view(np.uint32))
-    with np.errstate(over="ignore"):
-        return Coded("float32", np.array([[number]], np.float32).view(np.uint32))
+def _stored(recipe: Recipe, x: Coded, names: Mapping[str, str], turn: int) -> Mapping[str, Coded]:
+    """Inputs of a reader."""
+    grid = recipe.blocks.grid(*x.shape)
+    numbers: dict[str, tuple[float, ...]] = {"zero_point": _ZEROS, "global_scale": (1234.5, 1 + 2.0**-8, 0.37, 2.0**-8)}
+    made = {}
+    for name, format_name in names.items():
+        shape = (1, 1) if name in OF_TENSOR else grid
+        made[name] = _as(_around(shape, numbers.get(name, _STORED.get(format_name, _ANY)), turn), format_name)
+    return made

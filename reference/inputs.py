@@ -16,30 +16,17 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.reference.behaviour import recipe_of
-from narrowgauge.reference.codec import WIDEST_TABLE, encode, largest, unrestricted, values
+from narrowgauge.contracts.views import View
+from narrowgauge.reference import matrices, packed
+from narrowgauge.reference.codec import WIDEST_TABLE, values
+from narrowgauge.reference.given import with_given
+from narrowgauge.reference.landmarks import boundaries, codes_near
+from narrowgauge.reference.memory import fits
+from narrowgauge.reference.noise import scrambled
+from narrowgauge.reference.wide_cases import every_code, noise_rows
 
 Depth = Literal["smoke", "standard", "exhaustive"]
 DEPTHS: tuple[Depth, ...] = ("smoke", "standard", "exhaustive")
-
-_EXACT = CastPolicy(overflow="special", infinity="special")
-
-
-def scrambled(count: int, seed: int) -> npt.NDArray[np.uint64]:
-    """So many 64-bit numbers without pattern (SplitMix64): the same on every machine and under every numpy."""
-    step, mix1, mix2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-    z = (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(seed << 32)) * step
-    z = (z ^ (z >> np.uint64(30))) * mix1
-    z = (z ^ (z >> np.uint64(27))) * mix2
-    return z ^ (z >> np.uint64(31))
-
-
-def noise(count: int, seed: int) -> npt.NDArray[np.float64]:
-    """Values of about a normal distribution with variance 1, exact in float32: sums of four 16-bit uniforms."""
-    parts = scrambled(count, seed)[:, None] >> np.array([0, 16, 32, 48], np.uint64) & np.uint64(0xFFFF)
-    centred: npt.NDArray[np.float64] = parts.sum(axis=1).astype(np.float64) - 2 * 65535
-    return centred * (2.0**-15 * 0.875)
 
 
 @dataclass(frozen=True)
@@ -52,26 +39,21 @@ class Case:
     about: str  #: the mistake or the place in the input space that this case is for
     depth: Depth = "smoke"
     applies: Callable[[Claim], bool] = lambda claim: True
+    view: View = "contiguous"  #: how the matrix lies in memory when a kernel is given it
+    turn: int | None = 0  #: which of a tensor's own numbers is given beside x; None for the scale that amax asks for
+
+    def inputs(self, claim: Claim) -> Coded:
+        """The tensor, with what the claim's contract gives beside it."""
+        return with_given(claim, self.make(claim), self.turn)
+
+    def suits(self, claim: Claim) -> bool:
+        """Whether a claim can have this case."""
+        if self.operation != claim.operation or not self.applies(claim):
+            return False
+        return not claim.layouts or fits(claim, self.inputs(claim))
 
 
 # --- one value at a time ---------------------------------------------------------------------------------------------
-
-
-def _source_codes(reals: npt.NDArray[np.float64], source: Format) -> npt.NDArray[np.uint64]:
-    """Source codes of real values: the nearest, and its neighbours one code below and above."""
-    if source.bits >= 32:
-        with np.errstate(over="ignore"):
-            middle = reals.astype(source.name).view(source.storage).astype(np.int64)
-    else:
-        middle = encode(reals, source, _EXACT).astype(np.int64)
-    near = middle[:, None] + np.array([0, -1, 1])
-    return np.unique(near[(near >= 0) & (near < source.code_count)]).astype(np.uint64)
-
-
-def boundaries(fmt: Format) -> npt.NDArray[np.float64]:
-    """Every non-negative value of a format, every midpoint, and those of the two places beyond the largest."""
-    grid = unrestricted(np.arange(largest(fmt) + 3, dtype=np.int64), fmt)
-    return np.unique(np.concatenate([grid, (grid[1:] + grid[:-1]) / 2, [1000.0]]))  # 1000 overflows all of them
 
 
 def _specials(source: Format) -> npt.NDArray[np.uint64]:
@@ -102,7 +84,7 @@ def _coded(codes: npt.NDArray[np.uint64], source: Format) -> Coded:
 
 def _edges(claim: Claim) -> Coded:
     source, fmt = format_named(claim.source), format_named(claim.format)
-    near = _both_signs(_source_codes(boundaries(fmt), source), source)
+    near = _both_signs(codes_near(boundaries(fmt), source), source)
     return _coded(np.concatenate([_specials(source), near]), source)
 
 
@@ -155,109 +137,6 @@ def _mantissas(count: int) -> npt.NDArray[np.uint64]:
     return np.concatenate([ties, spread], axis=1)
 
 
-# --- matrices --------------------------------------------------------------------------------------------------------
-
-Rows = dict[str, npt.NDArray[np.float64]]
-
-
-def quantizer_rows(columns: int, bound: float, fmt: Format) -> Rows:
-    """Rows for a quantizer to ``fmt`` whose largest code stands for ``bound``, each with the name of what it is for."""
-    random = noise(columns, seed=2)
-    ramp = np.linspace(-1.0, 1.0, columns)
-
-    def holding(value: float, row: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        out = row.copy()
-        out[columns // 2] = value
-        return out
-
-    rows: Rows = {
-        "zeros": np.zeros(columns),
-        "negative zeros": np.full(columns, -0.0),
-        "ones": np.ones(columns),
-        "one element": holding(3.0, np.zeros(columns)),
-        "largest is negative": holding(-9.0, random),
-        "ties of a unit scale": holding(bound, np.resize(boundaries(fmt), columns) % bound),
-        "a NaN": holding(np.nan, random),
-        "a signalling NaN": random.copy(),
-        "all NaN": np.full(columns, np.nan),
-        "an infinity": holding(np.inf, random),
-        "a negative infinity": holding(-np.inf, random),
-        "smallest subnormal": np.full(columns, 2.0**-149),
-        "subnormals": ramp * 2.0**-127,
-        "below the minimum scale": ramp * 2.0**-12,
-        "near overflow": ramp * 3.3e38,
-    }
-    for power in (-100, -30, -8, -1, 0, 5, 15, 60):
-        rows[f"noise x 2^{power}"] = np.ldexp(random, power)
-        rows[f"bound x 2^{power}"] = holding(np.ldexp(bound, power), np.ldexp(ramp * bound, power))
-    # A row for each of many largest values: where amax / bound and amax * (1 / bound) part.
-    for step, amax in enumerate(np.linspace(1.0, 2.0, 48, endpoint=False)):
-        rows[f"largest {amax:.6g}"] = holding(amax, np.clip(np.roll(random, step) * 0.3, -0.99, 0.99))
-    return rows
-
-
-def _matrix(columns: int) -> Callable[[Claim], Coded]:
-    def make(claim: Claim) -> Coded:
-        fmt = format_named(claim.format)
-        rows = quantizer_rows(columns, _bound(claim), fmt)
-        x = _as_source(np.stack(list(rows.values())), claim)
-        source = format_named(claim.source)
-        # float64 has no signalling NaN to give: it is written as a pattern, into a row of noise.
-        x.data[list(rows).index("a signalling NaN"), columns // 2] = (
-            ((1 << source.exponent) - 1) << source.mantissa
-        ) | 1
-        return x
-
-    return make
-
-
-def _bound(claim: Claim) -> float:
-    """The largest value that codes stand for: of the recipe, or of the format where nothing is claimed."""
-    recipe, fmt = recipe_of(claim), format_named(claim.format)
-    return float(values(fmt)[largest(fmt)]) if recipe is None else recipe.destination(fmt.name).bound
-
-
-def _finite(claim: Claim) -> Coded:
-    """The rows whose largest magnitudes are near 1: where all of a tensor shares a scale, the rest hides them."""
-    rows = quantizer_rows(128, _bound(claim), format_named(claim.format))
-    kept = [name for name in rows if name.startswith("largest ") or name in ("zeros", "negative zeros", "ones")]
-    tiny = {f"2^-{p} of it": rows["ones"] * 2.0**-p for p in (4, 8, 9, 10, 12, 18, 19, 20)}
-    return _as_source(np.stack([*(rows[name] for name in kept), *tiny.values()]), claim)
-
-
-def _divides(columns: int) -> Callable[[Claim], bool]:
-    """Whether a claim can have matrices of so many columns. Rows are no matter: no recipe has blocks of whole rows."""
-
-    def applies(claim: Claim) -> bool:
-        recipe = recipe_of(claim)
-        return recipe is None or recipe.blocks.divide(0, columns)
-
-    return applies
-
-
-def _shares_a_tensor(claim: Claim) -> bool:
-    recipe = recipe_of(claim)
-    return recipe is not None and not recipe.by_rows
-
-
-def _as_source(matrix: npt.NDArray[np.float64], claim: Claim) -> Coded:
-    source = format_named(claim.source)
-    if source.name == "float32":
-        with np.errstate(over="ignore"):
-            return Coded("float32", matrix.astype(np.float32).view(np.uint32))
-    return Coded(source.name, encode(matrix, source, _EXACT))
-
-
-def _empty(claim: Claim) -> Coded:
-    return _as_source(np.zeros((0, 128)), claim)
-
-
-def _wide(claim: Claim) -> Coded:
-    """Few rows, many columns, every row at its own magnitude."""
-    matrix = noise(8 * 5120, seed=3).reshape(8, 5120) * np.ldexp(1.0, np.arange(-12, 12, 3))[:, None]
-    return _as_source(matrix, claim)
-
-
 def _has_edges(claim: Claim) -> bool:
     """The whole space of a 16-bit source is walked anyhow; a 32-bit destination has no list of ties."""
     return format_named(claim.format).bits <= 8 or (_is_wide(claim) and format_named(claim.format).bits <= WIDEST_TABLE)
@@ -271,7 +150,7 @@ def _is_narrow(claim: Claim) -> bool:
     return not _is_wide(claim)
 
 
-CASES: tuple[Case, ...] = (
+_OF_CASTS: tuple[Case, ...] = (
     Case(
         "edges",
         "cast",
@@ -283,13 +162,96 @@ CASES: tuple[Case, ...] = (
     Case("stratified", "cast", _stratified(64), "every float32 exponent, 64 mantissas", applies=_is_wide),
     Case("stratified_2m", "cast", _stratified(4096), "every exponent, 4,096 mantissas", "standard", _is_wide),
     Case("stratified_8m", "cast", _stratified(16384), "every exponent, 16,384 mantissas", "exhaustive", _is_wide),
-    Case("rows_128", "quantize", _matrix(128), "named rows: zero, NaN, infinity, ties, powers of two"),
-    Case("rows_131", "quantize", _matrix(131), "the same rows with a tail in every block size", applies=_divides(131)),
-    Case("finite_128", "quantize", _finite, "rows that may share a scale", applies=_shares_a_tensor),
-    Case("one_column", "quantize", _matrix(1), "rows of one element", "standard", _divides(1)),
-    Case("no_rows", "quantize", _empty, "an empty tensor"),
-    Case("wide", "quantize", _wide, "5,120 columns", "standard"),
 )
+
+
+def _quantizers(*rows: tuple[str, Depth, matrices.Applies, matrices.Make, str]) -> tuple[Case, ...]:
+    """Scales that are given are near what the named rows ask for, and just what other matrices ask for: their ties
+    are ties under those."""
+    return tuple(
+        Case(name, "quantize", make, about, depth, applies, turn=0 if name.startswith("rows_") else None)
+        for name, depth, applies, make, about in rows
+    )
+
+
+def _any(claim: Claim) -> bool:
+    return True
+
+
+def _viewed(view: View, depth: Depth, about: str, rows: int = 8) -> Case:
+    return Case(view, "quantize", matrices.fitting(rows, 128), about, depth, view=view)
+
+
+_SHARED = matrices.shares_a_tensor
+_NAMED_ROWS = _quantizers(
+    ("rows_128", "smoke", _any, matrices.named_rows(128), "named rows: zero, NaN, infinity, ties, powers of two"),
+    ("rows_131", "smoke", matrices.divides(0, 131), matrices.named_rows(131), "the same with a tail in every block"),
+    ("finite_128", "smoke", matrices.shares_rows, matrices.finite, "rows that may share a scale"),
+    ("one_column", "standard", matrices.divides(0, 1), matrices.named_rows(1), "rows of one element"),
+)
+_SHAPES = _quantizers(
+    ("no_rows", "smoke", _any, matrices.empty(0, 128), "an empty tensor"),
+    ("no_columns", "standard", matrices.has_blocks_of_columns, matrices.empty(3, 0), "rows without elements"),
+    *(
+        (f"shape_{r}x{c}", "standard", matrices.divides(r, c), matrices.shape(r, c), "each block at its own magnitude")
+        for r, c in ((1, 1), (1, 16), (3, 129), (7, 2880), (257, 384))
+    ),
+    ("wide", "standard", matrices.divides(0, 5120), matrices.wide, "5,120 columns"),
+    ("tall", "exhaustive", _any, matrices.fitting(65_600, 32), "more rows than a grid's second axis may have"),
+)
+_BLOCKS = _quantizers(
+    (
+        "blocks",
+        "smoke",
+        packed.small_and_local,
+        packed.few,
+        "blocks: specials, outliers, few amaxes, ties of two scales",
+    ),
+    ("large_blocks", "standard", packed.large_and_local, packed.large, "large blocks: specials, outliers"),
+    ("bad_lanes", "standard", matrices.local, packed.bad_lanes, "one NaN or infinity in each place of a block"),
+    ("every_amax", "standard", packed.small_and_local, packed.every_amax, "amax where a scale's binade ends, +- 1 ulp"),
+    ("every_tie", "standard", packed.small_and_local, packed.every_tie, "every tie of the destination at seven scales"),
+    ("scale_ties", "standard", packed.has_narrow_scales, packed.scale_ties(1.0), "every tie of the scale's format"),
+    ("scale_ties_odd", "standard", packed.has_narrow_scales, packed.scale_ties(1.3), "the same under another scale"),
+)
+_TENSORS = _quantizers(
+    ("tensor_zeros", "smoke", _SHARED, matrices.tensor_of(0.0), "nothing but zeros"),
+    ("tensor_ties", "smoke", _SHARED, packed.tensor_ties(1.0), "every tie of the destination under one scale"),
+    ("tensor_ties_odd", "standard", _SHARED, packed.tensor_ties(1.3 * 2.0**-6), "the same under another scale"),
+    ("tensor_outlier_last", "smoke", _SHARED, matrices.tensor_with(-1000.0, at=-1), "an outlier in the last place"),
+    ("tensor_outlier_first", "standard", _SHARED, matrices.tensor_with(1000.0), "an outlier in the first place"),
+    ("tensor_nan", "standard", _SHARED, matrices.tensor_with(np.nan, at=77), "one NaN"),
+    ("tensor_infinity", "standard", _SHARED, matrices.tensor_with(-np.inf, at=77), "one infinity"),
+    ("tensor_negative_zeros", "standard", _SHARED, matrices.tensor_of(-0.0), "nothing but negative zeros"),
+    ("tensor_subnormals", "standard", _SHARED, matrices.tensor_of_subnormals, "nothing but subnormals of the source"),
+    ("tensor_amax_below", "standard", _SHARED, matrices.tensor_amax(-1), "amax one ulp below the bound"),
+    ("tensor_amax_exact", "standard", _SHARED, matrices.tensor_amax(0), "amax at the bound"),
+    ("tensor_amax_above", "standard", _SHARED, matrices.tensor_amax(1), "amax one ulp above the bound"),
+)
+_VIEWS = (
+    _viewed("sliced", "smoke", "columns cut out of a wider matrix, with NaN and large numbers around them"),
+    _viewed("transposed", "standard", "a transposed matrix"),
+    _viewed("alternate_rows", "standard", "every second row of a matrix"),
+    _viewed("far", "exhaustive", "a row whose offset passes 32 bits", 3),
+)
+
+_READERS = (
+    Case("codes", "dequantize", every_code(16), "every code under scales of every kind"),
+    Case("codes_next_scale", "dequantize", every_code(2), "under the second of a tensor's scales", turn=1),
+    Case("codes_tail", "dequantize", every_code(3, 129), "a tail in every block", applies=matrices.divides(3, 129)),
+    Case("no_codes", "dequantize", every_code(0), "an empty tensor"),
+    *(
+        Case(f"codes_scale_{turn}", "dequantize", every_code(2), "another of a tensor's scales", "standard", turn=turn)
+        for turn in range(2, 12)
+    ),
+    Case("codes_128", "dequantize", every_code(384, 384), "blocks both ways", "standard"),
+)
+_FUSED = (
+    Case("noise", "then", noise_rows(256), "rows of noise of many magnitudes"),
+    Case("noise_long", "then", noise_rows(4096), "long rows: sums in any order part most", "standard"),
+)
+
+CASES: tuple[Case, ...] = (*_OF_CASTS, *_NAMED_ROWS, *_SHAPES, *_BLOCKS, *_TENSORS, *_VIEWS, *_READERS, *_FUSED)
 
 
 def case_named(name: str) -> Case:
@@ -301,10 +263,8 @@ def case_named(name: str) -> Case:
 
 
 def cases_for(claim: Claim, depth: Depth) -> dict[str, Coded]:
-    """The inputs of every case that a claim has at a depth, by name."""
+    """The inputs of every case that a claim has at a depth, by name. Of a matrix that lies in memory in another way
+    there is nothing to see in its numbers: those cases are left out.
+    """
     reached = DEPTHS[: DEPTHS.index(depth) + 1]
-    return {
-        c.name: c.make(claim)
-        for c in CASES
-        if c.operation == claim.operation and c.depth in reached and c.applies(claim)
-    }
+    return {c.name: c.inputs(claim) for c in CASES if c.depth in reached and c.view == "contiguous" and c.suits(claim)}

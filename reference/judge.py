@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from narrowgauge.contracts.coded import Coded, digest
-from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.operations import Cast, Claim, Observe
+from narrowgauge.contracts.errors import BadInput, unknown
+from narrowgauge.contracts.operations import Cast, Claim, Observe, Then
 from narrowgauge.contracts.outcome import CHOICES
 from narrowgauge.contracts.verdict import Verdict
-from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates, recipe_of, standing_of
+from narrowgauge.contracts.wide import WIDE
+from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates, standing_of
 from narrowgauge.reference.choices import choices_of, mistaken
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.diagnosis import explain
-from narrowgauge.reference.expected import Expected, expected
+from narrowgauge.reference.expected import Expected, expected, quantized
 from narrowgauge.reference.form import form_of, observed_form
 from narrowgauge.reference.identify import Seen, rules_apart, their_names
 from narrowgauge.reference.listing import mismatches
+from narrowgauge.reference.memory import check_layouts
 from narrowgauge.reference.open_answers import open_answers
 
 
@@ -87,7 +86,7 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected) -
         elements=elements,
         differences=difference.counts,
         explanations=explanations,
-        mismatches=tuple(mismatches(x, got, want, difference, blocks_of(claim))),
+        mismatches=tuple(mismatches(quantized(claim, x), got, want, difference, blocks_of(claim))),
         breaks=standing.breaks,
         reason="" if explained or claim.operation != Cast.operation else _other_choices(claim, x, got["codes"]),
         digest=digest(dict(got)),
@@ -127,16 +126,11 @@ def check_claim(claim: Claim) -> None:
             raise BadInput(f"{claim}: no named rule has destination {claim.format}; there is nothing to compare with")
         return
     standing_of(claim)
-    recipe = recipe_of(claim)
-    if recipe is not None and recipe.inputs:
-        raise BadInput(
-            f"{claim}: the recipe is given {', '.join(recipe.inputs)} beside x, and no kernel can be given more than x "
-            "yet; 'reference.quantize.quantize' computes it, and a recipe without inputs can be claimed"
-        )
     if behaviour_of(claim).policy.rounding == "stochastic":
         raise BadInput(
             f"{claim}: a stochastic cast cannot be judged: nobody hands a kernel the random bits to round by, so "
             "no code is the expected one; reference.codec.encode takes them as RandomBits"
         )
-    columns = recipe.blocks.columns if recipe is not None else 0
-    expected(claim, Coded(claim.source, np.zeros((0, columns or 1), format_named(claim.source).storage)))
+    if isinstance(claim.contract, Then) and claim.contract.first not in WIDE:
+        raise unknown("operation", claim.contract.first, WIDE, f"claim {claim}")
+    check_layouts(claim)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.formats import Format
-from narrowgauge.reference.codec import WIDEST_TABLE, Values, largest, special_code, unrestricted
+from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.reference.codec import WIDEST_TABLE, Values, encode, largest, special_code, unrestricted
 
 #: where an input lies, seen from the destination. A value of the format, a midpoint, or what lies between them; below
 #: the smallest normal it is "subnormal range", below the smallest value "below the smallest"
@@ -25,6 +26,8 @@ Place = Literal[
     "NaN",
 ]
 PLACES: tuple[Place, ...] = get_args(Place)
+#: to the nearest value; beyond the largest, and of infinity, infinity
+EXACT = CastPolicy(overflow="special", infinity="special")
 
 
 @cache
@@ -42,6 +45,26 @@ def smallest_normal(fmt: Format) -> int:
     if has_subnormals(fmt):
         return 1 << fmt.mantissa
     return 1 if fmt.family == "integer" else 0
+
+
+def boundaries(fmt: Format) -> npt.NDArray[np.float64]:
+    """Every non-negative value of a format, every midpoint, and those of the two places beyond the largest."""
+    grid = unrestricted(np.arange(largest(fmt) + 3, dtype=np.int64), fmt)
+    return np.unique(np.concatenate([grid, (grid[1:] + grid[:-1]) / 2, [1000.0]]))  # 1000 overflows all of them
+
+
+def codes_near(reals: Values, fmt: Format, reach: int = 1) -> npt.NDArray[np.uint64]:
+    """Codes of non-negative values in a format that has infinities: of the nearest, and so many on either side.
+
+    In ascending order, each once.
+    """
+    if fmt.bits >= 32:
+        with np.errstate(over="ignore"):
+            middle = reals.astype(fmt.name).view(fmt.storage).astype(np.int64)
+    else:
+        middle = encode(reals, fmt, EXACT).astype(np.int64)
+    near = middle[:, None] + np.arange(-reach, reach + 1)
+    return np.unique(near[(near >= 0) & (near < fmt.code_count)]).astype(np.uint64)
 
 
 def places(x: Values, fmt: Format) -> npt.NDArray[np.uint8]:

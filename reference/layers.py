@@ -12,9 +12,9 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.reference.calibrated import calibrated
 from narrowgauge.reference.dequantized import Values, dequantized
 from narrowgauge.reference.fast_codec import decode_values
-from narrowgauge.reference.given import calibrated
 from narrowgauge.reference.measures import Measured, measure
 from narrowgauge.reference.quantize import quantize
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.recipe import Blocks
 from narrowgauge.contracts.verdict import Mismatch
@@ -44,9 +44,23 @@ def mismatches(
 
 
 def input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...], blocks: Blocks | None) -> str:
-    """The element that the output element came from, or the block for an output that has one value for each."""
+    """The element that the output element came from, or the block for an output that has one value for each; and what
+    is given for it."""
     if blocks is None or shape == x.shape:
-        return show(Coded(x.format, x.data[index]))
+        own = show(Coded(x.format, x.data[index]))
+    else:
+        own = _block(x, index, shape, blocks)
+    beside = []
+    for name, value in given_with(x).items():
+        there = tuple(at * count // of for at, count, of in zip(index, value.shape, shape, strict=True))
+        if blocks is not None and shape == x.shape and value.shape != (1, 1):
+            each = (blocks.rows or x.shape[0], blocks.columns or x.shape[1])
+            there = tuple(at // size for at, size in zip(index, each, strict=True))
+        beside.append(f"{name} {show(Coded(value.format, value.data[there]))}")
+    return ", ".join([own, *beside])
+
+
+def _block(x: Coded, index: tuple[int, ...], shape: tuple[int, ...], blocks: Blocks) -> str:
     places, words = [], []
     for axis, (at, count, each) in enumerate(zip(index, shape, (blocks.rows, blocks.columns), strict=True)):
         size = x.shape[axis]

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.recipe import INPUTS, OF_TENSOR, RETURNED, ROUNDED_TO, TENSOR, Blocks, Recipe
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.recipe import INPUTS, OF_TENSOR, RETURNED, ROUNDED_TO, TENSOR, Blocks, Chain, Recipe
 from narrowgauge.reference import policies
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.steps import F32, STEPS, operands_of, run_chain
@@ -34,15 +35,17 @@ def quantize(
 ) -> dict[str, Coded]:
     """``codes`` [rows, columns] of a matrix x [rows, columns], and what the recipe returns beside them.
 
-    ``given`` are the recipe's inputs: a scale float32 of the shape of the blocks' grid or [1, 1]; a global scale
-    [1, 1]. ``last_cast`` replaces the recipe's own. Raises ``BadInput`` for another shape, a matrix that the blocks do
-    not divide, or an input that is missing or cannot be (see ``check_given``).
+    ``given`` are the recipe's inputs, by default those that come with x: a scale float32 of the shape of the blocks'
+    grid or [1, 1]; a global scale [1, 1]. ``last_cast`` replaces the recipe's own. Raises ``BadInput`` for another
+    shape, a matrix that the blocks do not divide, or an input that is missing or cannot be (see ``given_values``).
     """
     if x.data.ndim != 2:
         raise BadInput(f"quantize: x has shape {x.shape}; expected [rows, columns]")
     with np.errstate(all="ignore"):
         matrix = to_float32(x)
-        values = block_values(statistics(matrix, recipe), recipe, format_name, x.format, given or {})
+        values = block_values(
+            statistics(matrix, recipe), recipe, format_name, x.format, given_with(x) if given is None else given
+        )
         codes = elements(matrix, values, recipe, format_name, last_cast or own_cast(recipe, format_name))
     return {"codes": codes} | {
         name: values[f"{name} as stored"] for name in recipe.outputs(format_name) if name != "codes"
@@ -61,8 +64,8 @@ def statistics(matrix: F32, recipe: Recipe) -> Statistics:
     """Those that the recipe uses. A block without elements has 0."""
     grid = recipe.blocks.grid(*matrix.shape)
     makers: dict[str, Callable[[], F32]] = {
-        "amax": lambda: _amax(matrix, recipe.blocks, grid, recipe.amax_nan),
-        "tensor_amax": lambda: _amax(matrix, TENSOR, (1, 1), recipe.amax_nan),
+        "amax": lambda: amax_of(matrix, recipe.blocks, recipe.amax_nan),
+        "tensor_amax": lambda: amax_of(matrix, TENSOR, recipe.amax_nan),
         "min": lambda: _extreme(matrix, recipe.blocks, grid, np.fmin),
         "max": lambda: _extreme(matrix, recipe.blocks, grid, np.fmax),
     }
@@ -89,16 +92,20 @@ def _blocked(band: npt.NDArray[Any], blocks: Blocks, grid_columns: int) -> npt.N
     return band.reshape(down, r, grid_columns, c)
 
 
-def _amax(matrix: F32, blocks: Blocks, grid: tuple[int, int], nan: str) -> F32:
+def amax_of(matrix: F32, blocks: Blocks, nan: str = "drop") -> F32:
     """The largest magnitude of each block: by patterns, which are ordered as magnitudes are, NaN above infinity."""
-    found = np.zeros(grid, np.uint32)
+    grid = blocks.grid(*matrix.shape)
+    found, least = np.zeros(grid, np.uint32), np.full(grid, _MAGNITUDE if matrix.size else 0, np.uint32)
     for rows, places in _bands(matrix, blocks):
         magnitude = matrix[rows].view(np.uint32) & _MAGNITUDE
-        if nan == "drop":
+        if nan == "all":
+            smallest = _blocked(magnitude, blocks, grid[1]).min(axis=(1, 3), initial=_MAGNITUDE)
+            np.minimum(least[places], smallest, out=least[places])
+        if nan != "keep":
             magnitude[magnitude > _INFINITY] = 0
         largest = _blocked(magnitude, blocks, grid[1]).max(axis=(1, 3), initial=0)
         np.maximum(found[places], largest, out=found[places])
-    found[found > _INFINITY] = 0x7FC00000
+    found[(found > _INFINITY) | ((nan == "all") & (least > _INFINITY))] = 0x7FC00000
     return found.view(np.float32)
 
 
@@ -126,17 +133,21 @@ def block_values(
 ) -> Values:
     """Every named value of a recipe, and under "NAME as stored" the codes of those that are returned."""
     bound = np.float32(recipe.destination(format_name).bound)
+    fmt = format_named(source)
     values: Values = dict(seen.found) | {"bound": bound, "1/bound": np.float32(1) / bound}
+    values |= {"epsilon": np.float32(2.0**-fmt.mantissa), "least_normal": np.float32(2.0 ** (1 - fmt.bias))}
     values |= {name: name for name in ROUNDED_TO} | {"source": source}
     for name in recipe.inputs:
         values[name] = given_values(name, given, seen.grid)
     if recipe.static:
         values["stored"] = values["scale"]
     for name, chain in recipe.steps:
-        shape = (1, 1) if name in OF_TENSOR else seen.grid
-        values[name] = np.broadcast_to(np.asarray(run_chain(chain, values, steps), np.float32), shape)
+        values[name] = np.asarray(run_chain(chain, values, steps), np.float32)  # of each block, or one of all
         if name in RETURNED:
+            values[name] = np.broadcast_to(values[name], (1, 1) if name in OF_TENSOR else seen.grid)
             values[f"{name} as stored"] = _stored(name, values[name], recipe)
+        if name == "zero_point":  # what is added is the int32 that is stored
+            values[name] = decode_values(values["zero_point as stored"])
         if name == "scale":
             values["stored"] = to_float32(values["scale as stored"])
     return values
@@ -160,12 +171,9 @@ def stored_scale(exact: Coded, recipe: Recipe) -> Coded:
 def given_values(name: str, given: Mapping[str, Coded], grid: tuple[int, int]) -> npt.NDArray[Any]:
     """An input of a recipe as numbers. Raises ``BadInput`` where it is missing, misshaped, or no number to scale by."""
     if name not in given:
-        raise BadInput(f"quantize: the recipe is given {name!r} beside x; nothing of that name came")
+        raise BadInput(f"the recipe is given {name!r} beside x; nothing of that name came")
     value = given[name]
-    expected = ((1, 1),) if name in OF_TENSOR else (grid, (1, 1))
-    if value.format != INPUTS[name] or value.shape not in expected:
-        shapes = " or ".join(dict.fromkeys(str(list(e)) for e in expected))
-        raise BadInput(f"quantize: {name} is {value.format} {list(value.shape)}; expected {INPUTS[name]} {shapes}")
+    check_given(name, value, INPUTS[name], grid)
     if name == "zero_point":
         return decode_values(value)
     numbers = to_float32(value)
@@ -173,10 +181,18 @@ def given_values(name: str, given: Mapping[str, Coded], grid: tuple[int, int]) -
     if wrong.any():
         at = [int(i) for i in np.argwhere(wrong)[0]]
         raise BadInput(
-            f"quantize: {name}{at} is {numbers[tuple(at)]:g}; expected a finite number above 0: "
+            f"{name}{at} is {numbers[tuple(at)]:g}; expected a finite number above 0: "
             "by a scale that is zero, negative, infinite or NaN nothing can be quantized"
         )
     return numbers
+
+
+def check_given(name: str, value: Coded, format_name: str, grid: tuple[int, int]) -> None:
+    """Raise ``BadInput`` for what comes beside x in another format, or in a shape that is not one for each block."""
+    expected = ((1, 1),) if name in OF_TENSOR else (grid, (1, 1))
+    if value.format != format_name or value.shape not in expected:
+        shapes = " or ".join(dict.fromkeys(str(list(e)) for e in expected))
+        raise BadInput(f"{name} is {value.format} {list(value.shape)}; expected {format_name} {shapes}")
 
 
 def own_cast(recipe: Recipe, format_name: str) -> LastCast:
@@ -193,13 +209,25 @@ def elements(
     last_cast: LastCast,
     steps: Mapping[str, Callable[..., Any]] = STEPS,
 ) -> Coded:
-    """Scale, clamp and cast each element, in bands of rows."""
-    blocks = recipe.blocks
+    """Scale, clamp and cast each element."""
+    return in_bands(matrix, values, recipe.blocks, recipe.element, format_name, last_cast, steps)
+
+
+def in_bands(
+    matrix: F32,
+    values: Values,
+    blocks: Blocks,
+    chain: Chain,
+    format_name: str,
+    last_cast: LastCast,
+    steps: Mapping[str, Callable[..., Any]] = STEPS,
+) -> Coded:
+    """A chain on each element "x", with the values of its block, and the cast, in bands of rows."""
     bands = []
     for rows, places in _bands(matrix, blocks):
         band = matrix[rows]
         spread = {name: _spread(value, places, blocks, band.shape) for name, value in values.items()}
-        done = np.broadcast_to(run_chain(recipe.element, spread | {"x": band}, steps), band.shape)
+        done = np.broadcast_to(run_chain(chain, spread | {"x": band}, steps), band.shape)
         bands.append(last_cast(Coded("float32", np.ascontiguousarray(done, np.float32).view(np.uint32))).data)
     if not bands:
         return last_cast(Coded("float32", np.zeros(matrix.shape, np.uint32)))

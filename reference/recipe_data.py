@@ -13,7 +13,7 @@ from narrowgauge.contracts.formats import Codes, format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.codec import encode
-from narrowgauge.reference.inputs import quantizer_rows
+from narrowgauge.reference.matrices import quantizer_rows
 
 SOURCES = ("float32", "bfloat16", "float16")
 _LEAST_COLUMNS = 128

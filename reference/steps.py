@@ -1,7 +1,7 @@
 """The steps that recipes are made of: float32 in, float32 out, one IEEE operation each.
 
 Whether NaN is dropped or kept is in a step's nature and stated in its line. A step whose last bit no document fixes
-has ``variants``: what else it may give. The first is what the reference goes on with.
+has ``VARIANTS``: what else it may give (see ``reference.open_steps``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Chain, Recipe
+from narrowgauge.contracts.recipe import Chain, Recipe, names_in
 from narrowgauge.reference.fast_codec import cast, to_float32
 
 F32 = npt.NDArray[np.float32]
@@ -36,7 +36,7 @@ def _of_bits(bits: npt.NDArray[Any]) -> F32:
 
 
 def _round(x: Any, format_name: str) -> Any:
-    """To the nearest value of a 16-bit format, ties to even; beyond its largest, infinity. float32 is left alone."""
+    """To the nearest value of a format, ties to even; beyond its largest, infinity, or NaN. float32 is left alone."""
     if format_name == "float32":
         return x
     nearest = CastPolicy(overflow="special", infinity="special")
@@ -72,6 +72,16 @@ def _exp2(exponent: Any) -> F32:
     return np.where(np.isnan(e), np.float32(np.nan), power).astype(np.float32)
 
 
+def _ceil_log2_rounded(x: Any, format_name: str) -> F32:
+    """2 to the logarithm rounded to a format and then up: in 16 bits it falls on a whole number sooner."""
+    return _exp2(np.ceil(_round(_log2(x), format_name)))
+
+
+def _floor_log2_rounded(x: Any, format_name: str) -> F32:
+    """The same, then down."""
+    return _exp2(np.floor(_round(_log2(x), format_name)))
+
+
 def _half_away(x: Any) -> F32:
     """To the nearest whole number, halves away from zero. Through float64, where x + 0.5 is exact."""
     wide = np.asarray(x, np.float64)
@@ -105,6 +115,28 @@ def _recip_flushed(x: Any) -> Any:
     return _flushed(_f32(1) / _flushed(x))
 
 
+def _beside_recip(x: Any, end: float) -> Any:
+    """The float32 next to the reciprocal, toward zero or away from it. Those of zero and infinity are exact."""
+    nearest = _f32(1) / _flushed(x)
+    beside = np.nextafter(nearest, np.copysign(_f32(end), nearest))
+    return _flushed(np.where(np.isfinite(nearest), beside, nearest))
+
+
+def _ceil_pow2_exactly(x: Any) -> F32:
+    """2 to the logarithm that nobody rounded, and then up."""
+    wide = np.asarray(x, np.float64)
+    mantissa, exponent = np.frexp(wide)
+    power = _exp2(np.where(mantissa == 0.5, exponent - 1, exponent))
+    return np.where(np.isfinite(wide) & (wide > 0), power, _exp2(_log2(x))).astype(np.float32)
+
+
+def _floor_pow2_exactly(x: Any) -> F32:
+    """2 to the logarithm that nobody rounded, and then down."""
+    wide = np.asarray(x, np.float64)
+    power = _exp2(np.frexp(wide)[1] - 1)
+    return np.where(np.isfinite(wide) & (wide > 0), power, _exp2(_log2(x))).astype(np.float32)
+
+
 STEPS: dict[str, Callable[..., Any]] = {
     "add": lambda x, c: x + _f32(c),
     "add_within_int8": _add_within_int8,
@@ -130,6 +162,9 @@ STEPS: dict[str, Callable[..., Any]] = {
     "even_pow2": _even_pow2,
     "exp2_ceil_log2": lambda x: _exp2(np.ceil(_log2(x))),
     "exp2_floor_log2": lambda x: _exp2(np.floor(_log2(x))),
+    "exp2_ceil_log2_in": _ceil_log2_rounded,
+    "exp2_floor_log2_in": _floor_log2_rounded,
+    "abs": np.abs,
     "rint": np.rint,
     "half_away": _half_away,
     "add_half_and_cut": _add_half_and_cut,
@@ -140,23 +175,21 @@ STEPS: dict[str, Callable[..., Any]] = {
     "clamp_keep_nan": lambda x, c: np.clip(x, -_f32(c), _f32(c)),
 }
 
-#: Of a step whose last bit is open, each further function that bounds it: every answer lies between two of them.
+#: Of a step whose last bit is open, all else that it may answer besides. Approximate reciprocals are told to be within
+#: one ulp of the nearest float32 (PTX ISA, rcp.approx.ftz.f32; AMD, V_RCP_F32), and so is log2f (CUDA, torch): ceil and
+#: floor of it give one of two powers. At a power of two it is taken to be exact: one above would double scales there.
 VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "recip_approx": (
-        lambda x: _flushed(np.nextafter(_recip_flushed(x), _f32(0))),
-        lambda x: _flushed(np.nextafter(_recip_flushed(x), np.copysign(_f32(np.inf), x))),
-    ),
-    # log2 may fall on a whole number beside which x lies, or not
-    "exp2_ceil_log2": (lambda x: _exp2(np.ceil(np.log2(np.asarray(x, np.float64)))),),
-    "exp2_floor_log2": (lambda x: _exp2(np.floor(np.log2(np.asarray(x, np.float64)))),),
+    "recip_approx": (lambda x: _beside_recip(x, 0.0), lambda x: _beside_recip(x, np.inf)),
+    "exp2_ceil_log2": (_ceil_pow2_exactly, lambda x: _exp2(np.ceil(np.nextafter(_log2(x), _f32(-np.inf))))),
+    "exp2_floor_log2": (_floor_pow2_exactly, lambda x: _exp2(np.floor(np.nextafter(_log2(x), _f32(np.inf))))),
 }
 
 
-def operation(name: str, chain: Chain) -> Callable[..., Any]:
+def operation(name: str, chain: Chain, steps: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
     """The step of that name. Raises ``BadInput`` for one that does not exist."""
-    if name not in STEPS:
+    if name not in steps:
         raise unknown("step", name, STEPS, f"recipe chain {chain!r}")
-    return STEPS[name]
+    return steps[name]
 
 
 def run_chain(chain: Chain, context: Mapping[str, Any], steps: Mapping[str, Callable[..., Any]] = STEPS) -> Any:
@@ -164,16 +197,13 @@ def run_chain(chain: Chain, context: Mapping[str, Any], steps: Mapping[str, Call
     value = context[str(chain[0])]
     for step in chain[1:]:
         name, operands = named(step)
-        operation(name, chain)
-        value = steps[name](value, *(context[o] if isinstance(o, str) else o for o in operands))
+        value = operation(name, chain, steps)(value, *(context[o] if isinstance(o, str) else o for o in operands))
     return value
 
 
 def operands_of(recipe: Recipe) -> set[str]:
     """Every name that the steps of a recipe start from or use."""
-    chains = [*(chain for _, chain in recipe.steps), recipe.element]
-    used = [o for chain in chains for step in chain[1:] for o in named(step)[1]]
-    return {str(chain[0]) for chain in chains} | {o for o in used if isinstance(o, str)}
+    return {name for chain in (*dict(recipe.steps).values(), recipe.element) for name in names_in(chain)}
 
 
 def named(step: str | Sequence[float | str]) -> tuple[str, tuple[float | str, ...]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Chain, Destination, Recipe, Step
 from narrowgauge.reference.steps import named, operands_of
 
@@ -31,6 +34,9 @@ WORDS: dict[str, str] = {
     "even_pow2": "to a power of two, up from half a unit of {} mantissa bits",
     "exp2_ceil_log2": "up to a power of two, by exp2(ceil(log2))",
     "exp2_floor_log2": "down to a power of two, by exp2(floor(log2))",
+    "exp2_ceil_log2_in": "up to a power of two, by exp2(ceil(log2)) in {}",
+    "exp2_floor_log2_in": "down to a power of two, by exp2(floor(log2)) in {}",
+    "abs": "without its sign",
     "rint": "to the nearest whole number, ties to even",
     "half_away": "to the nearest whole number, ties away from 0",
     "add_half_and_cut": "plus a half away from 0, then cut",
@@ -40,7 +46,7 @@ WORDS: dict[str, str] = {
     "clamp_keep_nan": "held to ±{} (NaN stays)",
 }
 #: what becomes of NaN elements when the largest magnitude is sought
-AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN"}
+AMAX = {"drop": "NaN counts as nothing", "keep": "NaN makes it NaN", "all": "NaN counts as nothing, unless all are NaN"}
 
 
 def in_words(chain: Chain) -> str:
@@ -74,4 +80,12 @@ def facts_of(recipe: Recipe) -> list[tuple[str, str]]:
 
 
 def destination_in_words(destination: Destination) -> str:
-    return f"bound {destination.bound:g}, cast {destination.cast}"
+    policy = destination.cast
+    said = policy if isinstance(policy, str) else policy_in_words(policy)
+    return f"bound {destination.bound:g}, cast {said}"
+
+
+def policy_in_words(policy: CastPolicy) -> str:
+    """What a policy without a name chooses otherwise than ``CastPolicy()`` does."""
+    chosen = ((f.name, getattr(policy, f.name), f.default) for f in fields(policy))
+    return ", ".join(f"{name} {value}" for name, value, usual in chosen if value != usual)

@@ -17,6 +17,7 @@ from hypothesis.errors import Flaky
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.golden.manifest import stored_case
 from narrowgauge.plugin.cells import Judge, bench_of, conclude, parametrize
+from narrowgauge.reference.given import with_given
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.suites.judging import Judged
 from narrowgauge.suites.planning import Planned, has_vectors, plan_cases, plan_one
@@ -42,7 +43,7 @@ def _cells(run: Run, operation: str, test: str) -> list[Planned]:
 
 def test_cell(planned: Planned, judge_cell: Judge) -> None:
     """A structured case: every tie, boundary and special; a whole 16-bit space; rows of every kind."""
-    judge_cell(planned, case_named(planned.case).make(planned.claim))
+    judge_cell(planned, case_named(planned.case).inputs(planned.claim))
 
 
 def test_cell_golden(planned: Planned, judge_cell: Judge, request: pytest.FixtureRequest) -> None:
@@ -59,7 +60,7 @@ def judge_drawn(planned: Planned, request: pytest.FixtureRequest, inputs: st.Sea
     def hold(x: Coded) -> None:
         # A kernel that ends its process is not asked again, for 25 inputs and then for a smaller one.
         assert not judged or judged[-1].row.outcome not in ("crashed", "hung")
-        judged.append(bench.judged(planned, x))
+        judged.append(bench.judged(planned, with_given(planned.claim, x)))
         assert judged[-1].row.result in WELL
 
     _search(hold, judged)

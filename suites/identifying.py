@@ -8,10 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from narrowgauge.contracts.coded import given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim, Quantize, observe
+from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.form import takes
 from narrowgauge.reference.identify import Identity, Seen, identify
 from narrowgauge.reference.inputs import DEPTHS, Depth, case_named
@@ -89,7 +91,8 @@ def _depth(operation: str, asked: Depth) -> Depth:
 def found_in(judged: Sequence[Judged]) -> Found:
     """What the cases of one claim on one target say together."""
     row = judged[0].row
-    claim = Claim(observe(row.operation), row.source, row.format)
+    given = next((tuple(given_with(j.x)) for j in judged if j.x is not None), ())
+    claim = Claim(observe(row.operation, given), row.source, row.format)
     answers = [j for j in judged if j.row.outcome == "returned" and not j.row.malformed and j.outputs]
     seen = [Seen(j.x, j.outputs) for j in answers if j.x is not None and j.outputs is not None]
     sized = [one for one in seen if one.x.data.size]
@@ -130,9 +133,14 @@ def _observed(plugged: Plugged, formats: Sequence[str], sources: Sequence[str]) 
     """The same kernel with nothing claimed, for the formats and sources that are chosen."""
     kernel = plugged.kernel
     operation = kernel.claims[0].operation
+    if any(claim.layouts for claim in kernel.claims):
+        raise BadInput(
+            f"kernel {kernel.name!r} packs its outputs; what it is can be said of matrices alone: unpack them"
+        )
+    inputs = tuple(resolved(kernel.claims[0]).inputs)
     chosen = replace(
         kernel,
-        contract=observe(operation),
+        contract=observe(operation, inputs),
         formats=_chosen("format", formats, kernel.formats, kernel.name),
         sources=_chosen("source", sources, kernel.sources, kernel.name),
     )
@@ -156,6 +164,6 @@ def _answers(cells: Iterator[Planned], timeout: float) -> Iterator[Judged]:
         if hung:
             yield not_run(cell, f"not tried: it hung in case {hung}")
             continue
-        judged = run_cell(cell, case_named(cell.case).make(cell.claim), timeout=timeout)
+        judged = run_cell(cell, case_named(cell.case).inputs(cell.claim), timeout=timeout)
         hung = cell.case if judged.row.outcome == "hung" else ""
         yield judged

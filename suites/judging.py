@@ -9,11 +9,12 @@ from narrowgauge.ci.ledger import Row
 from narrowgauge.ci.waivers import Waiver
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Cast, Observe
-from narrowgauge.contracts.outcome import CHOICES, Outcome
+from narrowgauge.contracts.outcome import CHOICES, Choice, Outcome
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.expected import Expected, expected
 from narrowgauge.reference.judge import judge
+from narrowgauge.reference.memory import from_memory, in_memory, to_memory
 from narrowgauge.reference.message import failure_message
 from narrowgauge.reference.portrait import portrait
 from narrowgauge.suites.planning import Planned
@@ -35,7 +36,19 @@ def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: 
     """Run a kernel on ``x`` and judge what comes back, against the reference or against ``want``."""
     if planned.hindrance:
         return not_run(planned, planned.hindrance)
-    outcome = planned.device.run(planned.plugged, resolved(planned.claim), x, timeout)
+    claim, sent, form = resolved(planned.claim), to_memory(planned.claim, x), in_memory(planned.claim, x)
+
+    def run(choice: Choice) -> Outcome:
+        """The outcome, with outputs as matrices."""
+        outcome = planned.device.run(planned.plugged, claim, sent, timeout, choice, form, planned.view)
+        if outcome.kind != "returned" or outcome.malformed:
+            return outcome
+        outputs, wrong = from_memory(claim, x, outcome.outputs)
+        return replace(outcome, outputs=outputs, malformed=wrong)
+
+    outcome = run(CHOICES[0])
+    if outcome.kind == "raised" and planned.view != "contiguous":  # to refuse strides is no wrong answer
+        return not_run(planned, f"it refuses a matrix that is not contiguous ({planned.view}): {outcome.reason}")
     if outcome.kind == "not_executed":
         return Judged(_row(planned, outcome, result="not_executed", reason=outcome.reason))
     if outcome.kind != "returned":
@@ -46,7 +59,7 @@ def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: 
 
     def again() -> dict[str, dict[str, Coded]]:
         """Outputs under other answers of the models."""
-        others = {c: planned.device.run(planned.plugged, planned.claim, x, timeout, c) for c in CHOICES[1:]}
+        others = {choice: run(choice) for choice in CHOICES[1:]}
         return {c: other.outputs for c, other in others.items() if other.kind == "returned" and not other.malformed}
 
     verdict = judge(planned.claim, x, outcome.outputs, outcome.malformed, want, outcome.models, again)
@@ -67,7 +80,7 @@ def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome,
     script = ""
     if not isinstance(planned.claim.contract, Observe):
         rightly = want or expected(planned.claim, x)
-        script = standalone(planned.plugged, planned.claim, planned.device.target, x, rightly, verdict)
+        script = standalone(planned.plugged, planned.claim, planned.device.target, x, rightly, verdict, planned.view)
     message = failure_message(verdict, planned.subject, script)
     return Judged(row, message, script, x, outcome.outputs)
 

@@ -1,7 +1,8 @@
 """Judging without running: inputs go out as a file, outputs of any program on any machine come back as one.
 
-The inputs file holds a tensor ``CASE.x`` for each case, typed, and says in its metadata what is claimed. The outputs
-file holds ``CASE.codes`` (and ``CASE.scale``, or what else the recipe returns), as plain unsigned integers or typed.
+The inputs file holds a tensor ``CASE.x`` for each case, typed, and what comes beside it (``CASE.scale``), and says in
+its metadata what is claimed. The outputs file holds ``CASE.codes`` (and ``CASE.scale``, or what else the recipe
+returns), as plain unsigned integers or typed; what stands in a layout is its memory image, in both.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from narrowgauge.ci.ledger import Row
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.operations import Cast, Claim
-from narrowgauge.golden.safetensors_file import TensorFile, metadata_of, read, write
+from narrowgauge.contracts.operations import Cast, Claim, Dequantize
+from narrowgauge.golden.safetensors_file import TensorFile, has_dtype, metadata_of, read, write
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.inputs import Depth, cases_for
 from narrowgauge.reference.judge import check_claim, judge
+from narrowgauge.reference.memory import from_memory, in_memory, read_memory, sent_formats, to_memory
 from narrowgauge.reference.message import failure_message
 from narrowgauge.reference.portrait import portrait
 from narrowgauge.suites.judging import Judged, with_verdict
@@ -35,8 +37,15 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
         "depth": depth,
         "outputs": resolved(claim).outputs,
         "cases": list(cases),
+        "shapes": {name: list(x.shape) for name, x in cases.items()},
     }
-    write(path, {f"{name}.x": x for name, x in cases.items()}, metadata, typed=True)
+    sent = {name: to_memory(claim, x) for name, x in cases.items()}
+    tensors = {
+        f"{name}.{part}": value if has_dtype(value.format) else Coded("uint8", value.data)
+        for name, x in sent.items()
+        for part, value in {"x": x, **given_with(x)}.items()
+    }
+    write(path, tensors, metadata, typed=True)
     return {name: x.shape for name, x in cases.items()}
 
 
@@ -64,24 +73,41 @@ def read_inputs(path: Path) -> tuple[Claim, dict[str, Coded]]:
         check_claim(claim)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
-    return claim, {str(name): _input(path, file, claim, str(name)) for name in names}
+    shapes = metadata.get("shapes")
+    return claim, {str(name): _input(path, file, claim, str(name), shapes) for name in names}
 
 
-def _input(path: Path, file: TensorFile, claim: Claim, case: str) -> Coded:
-    if f"{case}.x" not in file.tensors:
-        raise BadInput(f"{path} holds no tensor '{case}.x', which its metadata promises")
-    x = file.tensors[f"{case}.x"].as_format(claim.source)
-    if x.format != claim.source or not x.well_formed:
-        raise BadInput(f"{path}: '{case}.x' came as {x.data.dtype} of {x.format}; expected codes of {claim.source}")
+def _input(path: Path, file: TensorFile, claim: Claim, case: str, shapes: Any) -> Coded:
+    held = sent_formats(claim)
+    parts = {part: _tensor(path, file, f"{case}.{part}", format_name) for part, format_name in held.items()}
+    x = parts.pop("x")
+    if claim.operation == Dequantize.operation and claim.layouts:
+        shape = shapes.get(case) if isinstance(shapes, dict) else None
+        if not (isinstance(shape, list) and len(shape) == 2 and all(isinstance(n, int) and n >= 0 for n in shape)):
+            raise BadInput(f"{path}: its metadata has no shape [rows, columns] for {case!r}, whose codes are packed")
+        try:
+            x, parts = read_memory(claim, (shape[0], shape[1]), x, parts)
+        except BadInput as error:
+            raise BadInput(f"{path}: case {case!r}: {error}") from error
     if claim.operation != Cast.operation and (len(x.shape) != 2 or x.shape[1] == 0):
         raise BadInput(f"{path}: '{case}.x' has shape {list(x.shape)}; expected [rows, columns]")
-    return x
+    return Input(x.format, x.data, parts) if parts else x
+
+
+def _tensor(path: Path, file: TensorFile, name: str, format_name: str) -> Coded:
+    if name not in file.tensors:
+        raise BadInput(f"{path} holds no tensor {name!r}, which its metadata promises")
+    value = file.tensors[name].as_format(format_name)
+    if value.format != format_name or not value.well_formed:
+        came = f"{value.data.dtype} of {value.format}"
+        raise BadInput(f"{path}: {name!r} came as {came}; expected codes of {format_name}")
+    return value
 
 
 def _judge_case(claim: Claim, case: str, x: Coded, answered: TensorFile, replay: Replay) -> Judged:
     outputs: dict[str, Coded] = {
         name: answered.tensors[f"{case}.{name}"].as_format(format_name)
-        for name, format_name in resolved(claim).outputs.items()
+        for name, format_name in in_memory(claim, x).outputs.items()
         if f"{case}.{name}" in answered.tensors
     }
     if not outputs:
@@ -102,7 +128,8 @@ class Replay:
         self, claim: Claim, case: str, x: Coded, outputs: dict[str, Coded], malformed: tuple[str, ...] = ()
     ) -> Judged:
         """The verdict on the outputs of one case; ``malformed`` is what is known to be wrong with their form."""
-        verdict = judge(claim, x, outputs, malformed)
+        outputs, wrong = from_memory(claim, x, outputs)
+        verdict = judge(claim, x, outputs, malformed or wrong)
         row = with_verdict(self.row(claim, case), verdict)
         if claim.operation == Cast.operation and not verdict.malformed and "not_a_code" not in verdict.differences:
             row = replace(row, portrait=portrait(x, outputs["codes"]))

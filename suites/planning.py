@@ -9,6 +9,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import OPERATIONS, Claim, Observe
+from narrowgauge.contracts.views import View
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.targets import TARGETS
 from narrowgauge.golden.families import family_of
@@ -36,6 +37,11 @@ class Planned:
         """source-format-case-kernel-target: stable, and free of host, worker and device index."""
         names = (self.claim.source, self.claim.format, self.case, self.plugged.kernel.name, self.device.target)
         return "-".join(names)
+
+    @property
+    def view(self) -> View:
+        """How the inputs lie in memory; vectors and generated ones in the plain way."""
+        return next((c.view for c in CASES if c.name == self.case), "contiguous")
 
     @property
     def subject(self) -> str:
@@ -95,7 +101,7 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
     cases = [c for c in CASES if c.operation == operation and c.depth in reached]
     planned = []
     for plugged, claim, device in _places(kernels, devices, operation):
-        cells = [Planned(plugged, claim, case.name, device) for case in cases if case.applies(claim)]
+        cells = [Planned(plugged, claim, case.name, device) for case in cases if case.suits(claim)]
         # Where nothing will be executed, one case says all there is to say.
         planned += cells[:1] if any(c.hindrance for c in cells) else cells
     return planned

@@ -20,8 +20,8 @@ from narrowgauge.contracts.recipe import INPUTS
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.golden.safetensors_file import read
 from narrowgauge.plugin.screen import Grid, Line, facts, screen, show
+from narrowgauge.reference.calibrated import HOW, calibrated
 from narrowgauge.reference.fast_codec import decode_values
-from narrowgauge.reference.given import HOW, calibrated
 from narrowgauge.reference.recipe_data import SOURCES, named_data
 from narrowgauge.reference.recipe_diff import Compared, OfData, Place, Side, common_format, compare_recipes
 from narrowgauge.reference.recipes import recipe_named

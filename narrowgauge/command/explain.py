@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
+from narrowgauge.command.calls import call, called_as, is_call
 from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput, unknown
@@ -29,6 +30,7 @@ from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.reference.recipes.dispatch import CALLS
 from narrowgauge.reference.symptoms import Symptom, matching
 from narrowgauge.reference.words import facts_of
 
@@ -49,9 +51,10 @@ WHERE = {
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="explain a format, a policy, a recipe, a fault, a target, or a symptom",
-        description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, cast.ties_away, TIES (the "
-        'word in brackets of a failure), gfx942, MI300, "!!!!".',
+        help="explain a format, a policy, a recipe, a call of an engine, a fault, a target, or a symptom",
+        description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, "
+        '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", cast.ties_away, TIES (the word in brackets of a '
+        'failure), gfx942, MI300, "!!!!".',
     )
     parser.add_argument("what", metavar="NAME", help="a name of any of these, or a symptom in your own words")
     parser.add_argument(
@@ -95,6 +98,8 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return dataclasses.asdict(POLICIES[what]), _policy(POLICIES[what], width)
     if what in RECIPES:
         return dataclasses.asdict(RECIPES[what]), _recipe(RECIPES[what], width)
+    if is_call(what):
+        return call(what, width)
     if what in FAULTS:
         found = survey(what)
         where = {"where": [dataclasses.asdict(one) for one in found]}
@@ -114,7 +119,7 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [*FORMATS, *POLICIES, *RECIPES, *FAULTS, *TARGETS]
+    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *FAULTS, *TARGETS]
     raise unknown("format, policy, recipe, fault, target or symptom", what, known, aliases=ALIASES)
 
 
@@ -157,7 +162,7 @@ def _target(target: Target, width: int) -> list[Text]:
 
 
 def _recipe(recipe: Recipe, width: int) -> list[Text]:
-    said = [(f"{name}:", words) for name, words in facts_of(recipe)]
+    said = [(f"{name}:", words) for name, words in facts_of(recipe)] + called_as(recipe.name)
     return [Text(f"{recipe.name}: a recipe", "bold"), *facts(said, width)]
 
 
@@ -261,7 +266,7 @@ def _choices(named: NamedPolicy, formats: list[str]) -> Grid:
 
 
 def _fault_data(fault: Fault) -> dict[str, Any]:
-    return {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault) if f.name != "edit"}
+    return {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault) if f.name not in ("edit", "across_rows")}
 
 
 def _fault(fault: Fault, width: int, found: Sequence[Applicability] = ()) -> list[Text]:

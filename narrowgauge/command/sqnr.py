@@ -19,7 +19,7 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.devices.capturing import capture
 from narrowgauge.plugin.screen import Grid, Line, facts, screen, show
-from narrowgauge.reference.given import HOW
+from narrowgauge.reference.calibrated import HOW
 from narrowgauge.reference.layers import OfLayer, Pair, To
 from narrowgauge.reference.measures import Measured
 from narrowgauge.reference.recipes import recipe_named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,27 @@ class Coded:
     def digest(self) -> str:
         """sha256 over format, shape and bytes: two buffers with one digest are the same codes."""
         return digest({"": self})
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Coded):
+    """What a kernel is called with: its tensor, and what it is given beside it (a static scale, a zero point)."""
+
+    given: Mapping[str, Coded] = field(default_factory=dict)
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Input:
+        """Cut to those rows, and with them what is given for each row."""
+        count = self.shape[0]
+        kept = {n: v.take(rows) if count > 1 and v.shape[:1] == (count,) else v for n, v in self.given.items()}
+        return Input(self.format, self.data[rows], kept)
+
+    def digest(self) -> str:
+        return digest({"": Coded(self.format, self.data), **self.given})
+
+
+def given_with(x: Coded) -> Mapping[str, Coded]:
+    """What comes beside a tensor, by name; nothing beside a plain one."""
+    return x.given if isinstance(x, Input) else {}
 
 
 def digest(buffers: Mapping[str, Coded]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.operations import Cast, Claim, Contract, Observe, Quantize
+from narrowgauge.contracts.operations import Claim, Contract
 
 #: What a kernel is made of; it decides on which devices the kernel is run.
 #: ``torch`` tensors and operations; ``triton`` as torch, but launches Triton kernels; ``numpy`` arrays on the host.
@@ -69,13 +69,18 @@ def kernel(
     """Mark ``function(x, format)`` as a kernel under test.
 
     ``x`` is a torch tensor on the device under test (an ml_dtypes-typed array for ``backend="numpy"``), of one of the
-    ``sources`` formats; ``format`` is the name of the destination. A Cast returns codes of x's shape; a Quantize
+    ``sources`` formats; ``format`` is the name of the destination. What a recipe is given beside x (``scale``,
+    ``global_scale``, ``zero_point``) comes by parameters of these names. A Cast returns codes of x's shape; a Quantize
     returns ``(codes, scale)``, or what else its recipe computes in the order of its steps, or a dict of those names,
-    one value for each block. Codes may be an integer tensor or one of the format's own dtype.
+    one value for each block; a Dequantize is given codes and returns values. Codes may be an integer tensor or one of
+    the format's own dtype; those that stand in a layout are its memory image.
     Raises ``BadInput`` for a contract or format that does not exist.
     """
-    if not isinstance(contract, Cast | Quantize | Observe):
-        raise BadInput(f"@kernel: contract is {contract!r}; expected Cast(...), Quantize(...) or observe(...)")
+    if not isinstance(contract, Contract):
+        raise BadInput(
+            f"@kernel: contract is {contract!r}; expected Cast(...), Quantize(...), Dequantize(...), Then(...) or "
+            "observe(...)"
+        )
     if backend not in get_args(Backend):
         raise BadInput(f"@kernel: backend={backend!r}; expected one of {', '.join(get_args(Backend))}")
     if isinstance(formats, str) or isinstance(sources, str):

@@ -12,6 +12,7 @@ bytes are little-endian.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,3 +129,12 @@ class ZeroPoints:
     def highest(self) -> int:
         """The largest zero point that can be stored."""
         return (1 << self.bits) - 1 - self.offset
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """What a device must know to call a kernel whose buffers are packed."""
+
+    outputs: Mapping[str, str]  #: names and formats of what is returned, as elements of memory
+    shape: tuple[int, ...]  #: of x as a matrix
+    loose: tuple[str, ...] = ()  #: outputs whose padding may be left unwritten

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.contracts.recipe import INPUTS, Recipe
+
+#: name of an output or input -> name of the layout in which it stands in memory
+Layouts = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -18,26 +22,69 @@ class Cast:
     policy: str | CastPolicy
     operation: ClassVar[str] = "cast"
 
-    def outputs(self, format_name: str) -> dict[str, str]:
-        """Names and formats of what the kernel returns: ``codes``, of x's shape."""
-        return {"codes": format_name}
+    @property
+    def rule(self) -> str:
+        return self.policy if isinstance(self.policy, str) else "own"
 
 
 @dataclass(frozen=True)
-class Quantize:
-    """A matrix ``x`` [rows, columns] becomes codes and scales, by one recipe (a name, or your own)."""
+class _OfRecipe:
+    """A contract on a recipe (a name, or your own), and how its buffers are packed (``{"codes": "awq_4bit"}``)."""
 
     recipe: str | Recipe
+    layouts: Layouts | Mapping[str, str] = ()  #: kept as pairs, in order
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layouts", tuple(sorted(dict(self.layouts).items())))
+
+    @property
+    def rule(self) -> str:
+        """The recipe's name, and the layouts behind an ``@``."""
+        name = self.recipe if isinstance(self.recipe, str) else self.recipe.name
+        packed = ",".join(f"{part}:{layout}" for part, layout in dict(self.layouts).items())
+        return f"{name}@{packed}" if packed else name
+
+    @property
+    def known(self) -> Recipe:
+        """The recipe as data. Raises ``BadInput`` where it is but a name."""
+        if isinstance(self.recipe, str):
+            raise BadInput(f"what {self.recipe!r} takes and returns is said by the recipe; resolve the claim first")
+        return self.recipe
+
+
+@dataclass(frozen=True)
+class Quantize(_OfRecipe):
+    """A matrix ``x`` [rows, columns] becomes codes and scales, by one recipe."""
+
     operation: ClassVar[str] = "quantize"
 
-    def outputs(self, format_name: str) -> dict[str, str]:
-        """Names and formats of what the kernel returns, as the recipe computes them.
 
-        Raises ``BadInput`` where the recipe is but a name: ``reference.behaviour.resolved`` looks it up.
-        """
-        if isinstance(self.recipe, str):
-            raise BadInput(f"what {self.recipe!r} returns is said by the recipe; resolve the claim first")
-        return self.recipe.outputs(format_name)
+@dataclass(frozen=True)
+class Dequantize(_OfRecipe):
+    """Codes ``x`` [rows, columns] become the values that they stand for, by what a recipe stored beside them."""
+
+    operation: ClassVar[str] = "dequantize"
+
+
+@dataclass(frozen=True)
+class Then(_OfRecipe):
+    """An operation on a matrix, and its result quantized by one recipe, in one kernel.
+
+    ``first`` names the operation ("rms_norm"); a result that is not exact by its definition is an interval, and so
+    are codes that it does not decide.
+    """
+
+    first: str = ""
+    operation: ClassVar[str] = "then"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.first:
+            raise BadInput('Then(...): which operation comes first is missing, as in Then(RECIPE, first="rms_norm")')
+
+    @property
+    def rule(self) -> str:
+        return f"{self.first}+{super().rule}"
 
 
 @dataclass(frozen=True)
@@ -45,25 +92,29 @@ class Observe:
     """Claims nothing: asks which named policy or recipe the kernel follows."""
 
     of: str
-    operation: ClassVar[str] = "observe"
+    inputs: tuple[str, ...] = ()  #: what the kernel is given beside x: rules that take just these are looked at
+    rule: ClassVar[str] = "?"
 
     def __post_init__(self) -> None:
-        if self.of not in OPERATIONS:
-            raise unknown("operation", self.of, OPERATIONS, "observe(...)")
-
-    def outputs(self, format_name: str) -> dict[str, str]:
-        """Those of the observed operation; of a quantizer, the two that every one has. A dict may hold others."""
-        return {"codes": format_name} | ({"scale": "float32"} if self.of == Quantize.operation else {})
-
-
-Contract = Cast | Quantize | Observe
-#: operations that a kernel can claim or be observed for, and the pytest marker of each
-OPERATIONS = {Cast.operation: "cast", Quantize.operation: "quantizer"}
+        if self.of not in OBSERVED:
+            raise unknown("operation", self.of, OBSERVED, "observe(...)")
+        for name in self.inputs:
+            if name not in INPUTS:
+                raise unknown("input", name, INPUTS, "observe(...)")
 
 
-def observe(operation: type[Cast] | type[Quantize] | str) -> Observe:
+Contract = Cast | Quantize | Dequantize | Then | Observe
+#: operations that a kernel can claim, and the pytest marker of each
+OPERATIONS = {kind.operation: marker for kind, marker in (
+    (Cast, "cast"), (Quantize, "quantizer"), (Dequantize, "quantizer"), (Then, "quantizer"),
+)}  # fmt: skip
+#: those that a kernel can be observed for
+OBSERVED = (Cast.operation, Quantize.operation)
+
+
+def observe(operation: type[Cast] | type[Quantize] | str, inputs: tuple[str, ...] = ()) -> Observe:
     """``@kernel(observe(Cast), …)``: judge nothing, report what the kernel is."""
-    return Observe(operation if isinstance(operation, str) else operation.operation)
+    return Observe(operation if isinstance(operation, str) else operation.operation, tuple(inputs))
 
 
 @dataclass(frozen=True)
@@ -86,17 +137,41 @@ class Claim:
 
     @property
     def rule(self) -> str:
-        """Name of the policy or recipe; "own" for one that came as data, "?" for an observation."""
-        if isinstance(self.contract, Observe):
-            return "?"
-        value = self.contract.policy if isinstance(self.contract, Cast) else self.contract.recipe
-        if isinstance(value, Recipe):
-            return value.name
-        return value if isinstance(value, str) else "own"
+        """Name of the policy or recipe; "own" for a policy that came as data, "?" for an observation."""
+        return self.contract.rule
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        """Which layout each packed output or input has."""
+        return {} if isinstance(self.contract, Cast | Observe) else dict(self.contract.layouts)
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Names and formats of what the kernel is given beside ``x``.
+
+        Raises ``BadInput`` where a recipe is but a name: ``reference.behaviour.resolved`` looks it up.
+        """
+        contract = self.contract
+        if isinstance(contract, Cast):
+            return {}
+        if isinstance(contract, Observe):
+            return {name: INPUTS[name] for name in contract.inputs}
+        if isinstance(contract, Dequantize):
+            return contract.known.given_to_reader(self.source)
+        return {name: INPUTS[name] for name in contract.known.inputs}
 
     @property
     def outputs(self) -> dict[str, str]:
-        return self.contract.outputs(self.format)
+        """Names and formats of what the kernel returns: of a cast or a reader ``codes``, of x's shape; of a quantizer
+        what its recipe computes; of one that is only observed the two that each has (a dict may hold others).
+
+        Raises ``BadInput`` as ``inputs`` does.
+        """
+        contract = self.contract
+        if isinstance(contract, Quantize | Then):
+            return contract.known.outputs(self.format)
+        observed = isinstance(contract, Observe) and contract.of == Quantize.operation
+        return {"codes": self.format} | ({"scale": "float32"} if observed else {})
 
     def __str__(self) -> str:
         return f"{self.operation}/{self.rule}/{self.source}/{self.format}"
@@ -113,6 +188,21 @@ class Claim:
         operation, rule, source, destination = parts
         if operation not in OPERATIONS:
             raise unknown("operation", operation, OPERATIONS, f"claim {text!r}")
-        claimed: Contract = Cast(rule) if operation == Cast.operation else Quantize(rule)
-        contract = Observe(operation) if rule == "?" else claimed
+        contract = Observe(operation) if rule == "?" else _contract(operation, rule, text)
         return cls(contract, format_named(source).name, format_named(destination).name)
+
+
+def _contract(operation: str, rule: str, text: str) -> Contract:
+    if operation == Cast.operation:
+        return Cast(rule)
+    first, _, rest = rule.rpartition("+")
+    recipe, _, packed = rest.partition("@")
+    pairs = [tuple(part.partition(":")[::2]) for part in packed.split(",")] if packed else []
+    if any(not name or not layout for name, layout in pairs):
+        raise BadInput(f"claim {text!r}: layouts {packed!r}; expected name:layout, with commas between")
+    layouts = tuple((name, layout) for name, layout in pairs)
+    if operation == Then.operation:
+        return Then(recipe, layouts, first)
+    if first:
+        raise BadInput(f"claim {text!r}: {first}+ stands before the recipe of a '{Then.operation}' alone")
+    return Quantize(recipe, layouts) if operation == Quantize.operation else Dequantize(recipe, layouts)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.policy import CastPolicy
 
 #: ``("div", "bound")``: the name of a step and its operands, numbers or names of values of the context.
 Step = tuple[float | str, ...]
@@ -18,7 +19,8 @@ Chain = tuple[str | Step, ...]
 
 #: what a chain can start from, or name as an operand, besides inputs and values that stand before it
 STATISTICS = ("amax", "min", "max", "tensor_amax")
-CONSTANTS = ("bound", "1/bound")
+#: the destination's bound; of the format of x the distance from 1 to the next number, and the least normal number
+CONSTANTS = ("bound", "1/bound", "epsilon", "least_normal")
 #: what a recipe can be given beside x, and the format of each: one for each block, or [1, 1] for all
 INPUTS = {"scale": "float32", "zero_point": "int32", "global_scale": "float32", "upper_bound": "float32"}
 #: values that belong to the whole tensor, [1, 1]
@@ -27,6 +29,12 @@ OF_TENSOR = ("global_scale", "upper_bound")
 RETURNED = ("scale", "global_scale", "zero_point")
 #: what an expectation of a recipe rests on: as of a policy; or the engine's own source, read, which is the definition
 Evidence = Literal["specification", "source", "measured", "document"]
+
+
+def names_in(chain: Chain) -> tuple[str, ...]:
+    """The name that a chain starts from, and those that are operands of its steps."""
+    operands = [o for step in chain[1:] if not isinstance(step, str) for o in step[1:]]
+    return str(chain[0]), *(o for o in operands if isinstance(o, str))
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,39 @@ class Destination:
 
     format: str
     bound: float  #: the number the engine divides amax by and clamps to; 224 on FNUZ in some engines
-    cast: str  #: name of the cast policy of the last step
+    cast: str | CastPolicy  #: the cast policy of the last step: its name, or all of it where nobody else has it
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What a code stands for, in the order in which engines compute it.
+
+    ``blocks`` are named values, one of each block, from what is stored beside the codes; ``element`` starts at the
+    number "x" that the code is.
+    """
+
+    blocks: tuple[tuple[str, Chain], ...] = ()
+    element: Chain = ("x", ("mul", "stored"))
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        return (*(chain for _, chain in self.blocks), self.element)
+
+
+#: the scale of the whole tensor was multiplied into the stored scales, and is taken out again; or the reverse
+OVER_GLOBAL = Reader((("decode", ("stored", ("div", "global_scale"))),), ("x", ("mul", "decode")))
+TIMES_GLOBAL = Reader((("decode", ("stored", ("mul", "global_scale"))),), ("x", ("mul", "decode")))
+LESS_ZERO_POINT = Reader((), ("x", ("sub", "zero_point"), ("mul", "stored")))
+
+
+def less(zero: float) -> Reader:
+    """Codes of which this one stands for 0."""
+    return Reader((), ("x", ("sub", zero), ("mul", "stored")))
+
+
+def times(unit: float) -> Reader:
+    """Codes that count so many units."""
+    return Reader((), ("x", ("mul", unit), ("mul", "stored")))
 
 
 @dataclass(frozen=True)
@@ -97,11 +137,13 @@ class Recipe:
     steps: tuple[tuple[str, Chain], ...]
     element: Chain  #: from "x" to what the last cast is given
     source: str  #: where the engine does this: file and lines; or clause of a specification
-    amax_nan: Literal["drop", "keep"] = "drop"  #: fmax seeded with 0 drops NaN elements
+    #: fmax seeded with 0 drops NaN elements; without a seed, a block of nothing else ("all") stays NaN
+    amax_nan: Literal["drop", "keep", "all"] = "drop"
     inputs: tuple[str, ...] = ()  #: given beside x: names of ``INPUTS``
     scale_format: str = "float32"
     scale_cast: str = "ieee"  #: name of the cast policy by which the scale is stored
     evidence: Evidence = "source"
+    reader: Reader = Reader()  #: what the codes stand for
 
     def __post_init__(self) -> None:
         for name in self.inputs:
@@ -114,14 +156,22 @@ class Recipe:
         self._check("element", self.element, known | {"x"})
         if self.element[0] != "x":
             raise BadInput(f"recipe {self.name!r}: element starts at {self.element[0]!r}; expected 'x'")
-        if "scale" not in known:
+        if "scale" in known:
+            self._check_reader()
+        else:
             raise BadInput(f"recipe {self.name!r}: it has no 'scale', neither as a step nor among its inputs")
+
+    def _check_reader(self) -> None:
+        """A reader knows what is stored and what the writer was given, and none of what the writer computed."""
+        known = {"stored", *self.inputs, *(name for name, _ in self.steps if name in RETURNED)} - {"scale"}
+        for name, chain in self.reader.blocks:
+            self._check(name, chain, known)
+            known.add(name)
+        self._check("reader", self.reader.element, known | {"x"})
 
     def _check(self, name: str, chain: Chain, known: set[str]) -> None:
         """Raise ``BadInput`` for a chain that starts at, or names, what is not known yet."""
-        start = chain[0] if chain else None
-        named = [o for s in chain[1:] if not isinstance(s, str) for o in s[1:] if isinstance(o, str)]
-        for operand in (start, *named):
+        for operand in names_in(chain) if chain else ("",):
             if operand not in known and operand not in ROUNDED_TO:
                 raise BadInput(
                     f"recipe {self.name!r}: {name} uses {operand!r}, which nothing before it gives; "
@@ -135,9 +185,18 @@ class Recipe:
 
     @property
     def by_rows(self) -> bool:
-        """Whether what comes out of a row depends on that row alone."""
-        named = {o for _, chain in self.steps for step in chain for o in (step if isinstance(step, tuple) else (step,))}
-        return self.blocks.rows == 1 and "tensor_amax" not in named and not self.inputs
+        """Whether what comes out of a row depends on that row alone, and on what is given."""
+        named = {name for _, chain in self.steps for name in names_in(chain)}
+        if self.blocks.rows == 0:
+            return named.isdisjoint(STATISTICS)
+        return self.blocks.rows == 1 and "tensor_amax" not in named
+
+    def given_to_reader(self, format_name: str) -> dict[str, str]:
+        """Names and formats of what a dequantizer is given beside the codes: the scale, and what else it uses."""
+        used = {name for chain in self.reader.chains for name in names_in(chain)}
+        formats = {name: INPUTS[name] for name in self.inputs} | self.outputs(format_name)
+        names = ("scale", *(n for n in INPUTS if n != "scale" and n in used))
+        return {name: formats[name] for name in names}
 
     def outputs(self, format_name: str) -> dict[str, str]:
         """Names and formats of what a kernel returns: codes [rows, columns], and one value of each block.
@@ -158,4 +217,4 @@ class Recipe:
 
 
 #: operands of the step "round" that are no values: formats, and the format of x
-ROUNDED_TO = ("source", "bfloat16", "float16")
+ROUNDED_TO = ("source", "bfloat16", "float16", "float8_e4m3fn")

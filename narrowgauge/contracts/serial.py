@@ -7,45 +7,60 @@ from typing import Any, cast
 
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.kernels import Kernel, Plugged
-from narrowgauge.contracts.operations import Cast, Contract, Observe, Quantize
+from narrowgauge.contracts.operations import Cast, Contract, Dequantize, Observe, Quantize, Then
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import Blocks, Destination, Recipe
+from narrowgauge.contracts.recipe import Blocks, Destination, Reader, Recipe
 
 Json = dict[str, Any]
 
 
+_OF_RECIPE: dict[str, type[Quantize | Dequantize | Then]] = {c.operation: c for c in (Quantize, Dequantize, Then)}
+
+
 def contract_to_json(contract: Contract) -> Json:
-    """{"operation": …} and its one field; a policy or recipe of the owner's own travels whole."""
-    if isinstance(contract, Observe):
-        return {"operation": "observe", "of": contract.of}
-    value = contract.policy if isinstance(contract, Cast) else contract.recipe
-    field = "policy" if isinstance(contract, Cast) else "recipe"
-    return {"operation": contract.operation, field: value if isinstance(value, str) else dataclasses.asdict(value)}
+    """{"operation": …} and its fields; a policy or recipe of the owner's own travels whole."""
+    kind = "observe" if isinstance(contract, Observe) else contract.operation
+    return {"operation": kind} | dataclasses.asdict(contract)
 
 
 def contract_from_json(data: Json) -> Contract:
     """The inverse. Raises ``BadInput`` on anything else."""
     try:
-        if data["operation"] == "observe":
-            return Observe(data["of"])
-        if data["operation"] == "cast":
-            policy = data["policy"]
+        fields = dict(data)
+        operation = fields.pop("operation")
+        if "layouts" in fields:
+            fields["layouts"] = tuple((str(name), str(layout)) for name, layout in fields["layouts"])
+        if operation == "observe":
+            return Observe(**fields | {"inputs": tuple(fields.get("inputs", ()))})
+        if operation == "cast":
+            policy = fields["policy"]
             return Cast(policy if isinstance(policy, str) else CastPolicy(**policy))
-        if data["operation"] == "quantize":
-            recipe = data["recipe"]
-            return Quantize(recipe if isinstance(recipe, str) else _recipe_from_json(recipe))
-    except (KeyError, TypeError) as error:
+        if operation in _OF_RECIPE:
+            recipe = fields["recipe"]
+            fields["recipe"] = recipe if isinstance(recipe, str) else _recipe_from_json(recipe)
+            return _OF_RECIPE[operation](**fields)
+    except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"not a contract: {data!r} ({type(error).__name__}: {error})") from error
-    raise BadInput(f"not a contract: {data!r}; expected operation cast, quantize or observe")
+    raise BadInput(f"not a contract: {data!r}; expected operation observe, cast, {', '.join(_OF_RECIPE)}")
 
 
 def _recipe_from_json(data: Json) -> Recipe:
     fixed = dict(data)
-    fixed["destinations"] = tuple(Destination(**d) for d in data["destinations"])
+    fixed["destinations"] = tuple(_destination(d) for d in data["destinations"])
     fixed["blocks"] = Blocks(**data["blocks"])
-    fixed["steps"] = tuple((name, _chain(steps)) for name, steps in data["steps"])
+    fixed["steps"] = _named_chains(data["steps"])
+    fixed["reader"] = Reader(_named_chains(data["reader"]["blocks"]), _chain(data["reader"]["element"]))
     fixed["element"], fixed["inputs"] = _chain(data["element"]), tuple(data["inputs"])
     return Recipe(**fixed)
+
+
+def _destination(data: Json) -> Destination:
+    policy = data["cast"]
+    return Destination(**data | {"cast": policy if isinstance(policy, str) else CastPolicy(**policy)})
+
+
+def _named_chains(named: list[Any]) -> Any:
+    return tuple((name, _chain(steps)) for name, steps in named)
 
 
 def _chain(steps: list[Any]) -> Any:

@@ -63,10 +63,13 @@ def survey(fault: str) -> tuple[Applicability, ...]:
     """A fault in casts between all formats, or, where it can exist in no cast, in all recipes.
 
     A pair of formats stands there once: in the first of its named policies that shows the fault, else in the first
-    in which the fault can exist.
+    in which the fault can exist. A recipe with a destination stands there once: in the first source that shows it.
     """
-    found = [best for claims in _casts() if (best := _best(fault, claims)) is not None]
-    return tuple(found or filter(None, (applicability(fault, claim) for claim in _quantizers())))
+    for claims in (_casts(), _quantizers()):
+        found = [best for each in claims if (best := _best(fault, each)) is not None]
+        if found:
+            return tuple(found)
+    return ()
 
 
 def equivalent(claim: Claim) -> frozenset[str]:
@@ -109,8 +112,8 @@ def _different_policies(fmt: Format) -> list[str]:
     return list(seen.values())
 
 
-def _quantizers() -> Iterator[Claim]:
-    """Recipes that need nothing beside x. Of those of one chain of steps the first stands for all."""
+def _quantizers() -> Iterator[list[Claim]]:
+    """Recipes that need nothing beside x, by source. Of those of one chain of steps the first stands for all."""
     seen = set()
     for name, recipe in RECIPES.items():
         same = (recipe.blocks, recipe.steps, recipe.element, recipe.amax_nan, recipe.scale_format, recipe.scale_cast)
@@ -118,13 +121,12 @@ def _quantizers() -> Iterator[Claim]:
             continue
         seen.add((same, recipe.destinations))
         for destination in recipe.destinations:
-            for source in ("float32", "bfloat16", "float16"):
-                yield Claim(Quantize(name), source, destination.format)
+            yield [Claim(Quantize(name), source, destination.format) for source in ("float32", "bfloat16", "float16")]
 
 
 def _cases(claim: Claim) -> tuple[str, ...]:
     if claim.operation == Quantize.operation:
-        return tuple(name for name in ROWS if case_named(name).applies(claim))
+        return tuple(name for name in ROWS if case_named(name).suits(claim))
     if format_named(claim.source).bits <= 16:
         return ("every_code",)
     return NARROWING if format_named(claim.format).bits <= 8 else WIDENING
@@ -139,5 +141,5 @@ def _inputs(case: str, source: str, format_name: str) -> Coded:
 @cache
 def _right(claim: Claim, case: str) -> tuple[Coded, Expected]:
     cast = claim.operation == Cast.operation
-    x = _inputs(case, claim.source, claim.format) if cast else case_named(case).make(claim)
+    x = _inputs(case, claim.source, claim.format) if cast else case_named(case).inputs(claim)
     return x, {name: Interval.exactly(value) for name, value in behaviour_of(claim).run(x).items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.policy import CastPolicy
@@ -66,30 +66,46 @@ def through(format_name: str, sources: Callable[[Format], bool] = lambda source:
     return edit
 
 
+def on_buffers(behaviour: Behaviour, change: Callable[[Buffers], Buffers]) -> Behaviour:
+    """Other codes, scales and zero points: those that a quantizer returns, or those that a reader takes for its own.
+
+    A fault of the reading side looks the same from outside, with writer and reader exchanged.
+    """
+
+    def received(x: Coded) -> Coded:
+        found = change({**given_with(x), "codes": x})
+        codes = found.pop("codes")
+        return Input(codes.format, codes.data, found)
+
+    if behaviour.reads:
+        return replace(behaviour, received=(*behaviour.received, received))
+    return replace(behaviour, after=(*behaviour.after, change))
+
+
 def on_scale(change: Callable[[F32], F32]) -> Edit:
-    """Change the scale that is stored, and not the codes."""
+    """Change the scale that is stored, and not the codes; or the scale that is read."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
         scaled = behaviour.recipe
-        if scaled is None or "scale" not in scaled.outputs(behaviour.format):
+        if scaled is None or (not behaviour.reads and "scale" not in scaled.outputs(behaviour.format)):
             return None
 
-        def after(outputs: Buffers) -> Buffers:
+        def changed(buffers: Buffers) -> Buffers:
             with np.errstate(all="ignore"):
-                changed = np.asarray(change(to_float32(outputs["scale"])), np.float32)
-            exact = Coded("float32", np.ascontiguousarray(changed).view(np.uint32))
-            return outputs | {"scale": stored_scale(exact, scaled)}
+                other = np.asarray(change(to_float32(buffers["scale"])), np.float32)
+            exact = Coded("float32", np.ascontiguousarray(other).view(np.uint32))
+            return buffers | {"scale": stored_scale(exact, scaled)}
 
-        return replace(behaviour, after=(*behaviour.after, after))
+        return on_buffers(behaviour, changed)
 
     return edit
 
 
 def recipe(change: Callable[[Recipe], Recipe | None]) -> Edit:
-    """Another recipe."""
+    """Another recipe of a quantizer."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.recipe is None:
+        if behaviour.recipe is None or behaviour.reads:  # a reader knows nothing of how scales came about
             return None
         try:
             changed = change(behaviour.recipe)
@@ -166,8 +182,8 @@ def read_as(pairs: Mapping[str, str]) -> Edit:
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
         other = pairs.get(behaviour.source)
-        if other is None or behaviour.recipe or behaviour.before:
+        if other is None or (behaviour.recipe and not behaviour.reads) or behaviour.received or behaviour.before:
             return None
-        return replace(behaviour, before=(lambda x: Coded(other, x.data),))
+        return replace(behaviour, received=(lambda x: Input(other, x.data, given_with(x)),))
 
     return edit

@@ -19,6 +19,7 @@ class Fault:
     cause: str  #: what was done wrong
     #: public reports that say just this, and libraries in which it was measured or read; empty where we know of none
     reports: tuple[str, ...]
+    across_rows: bool = False  #: what it does to a row depends on other rows: a cut of a matrix would not show it
 
     def applied_to(self, behaviour: Behaviour) -> Behaviour | None:
         """The faulty behaviour, or None where this fault cannot exist."""

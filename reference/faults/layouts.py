@@ -1,7 +1,7 @@
 """Faults of layouts: ``layout.*``. Each turns the right memory image into the one that a wrong kernel leaves.
 
-They edit storage, not a behaviour, so they stand beside the registry: an operation that packs is what they will be
-diagnosed on. A fault of the reading side looks the same from outside, with writer and reader exchanged.
+They edit storage. In the registry each stands as an edit of a behaviour whose buffers are packed: what a quantizer
+returns, or what a reader takes its input for.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.layout import Layout
+from narrowgauge.reference.behaviour import Behaviour, Buffers
+from narrowgauge.reference.faults.edits import Edit, on_buffers
+from narrowgauge.reference.faults.fault import Fault
 from narrowgauge.reference.layouts import LAYOUTS
 from narrowgauge.reference.layouts.mapping import Array, grid, storage_shape
 from narrowgauge.reference.layouts.packing import memory_of, pack_grid, unpack_grid
+from narrowgauge.reference.memory import Packing, packing_named
 
 #: bytes in address order, layout, rows, columns -> the wrong bytes, or None where the fault cannot exist
 MemoryEdit = Callable[[Array, Layout, int, int], Array | None]
@@ -144,7 +149,7 @@ def words_reversed(memory: Array, layout: Layout, rows: int, columns: int) -> Ar
     return np.ascontiguousarray(memory.reshape(-1, layout.word_bytes)[:, ::-1]).reshape(-1)
 
 
-FAULTS = (
+LAYOUT_FAULTS = (
     LayoutFault(
         "layout.nibbles_swapped",
         "LAYOUT",
@@ -258,3 +263,30 @@ FAULTS = (
         ("TransformerEngine#3070",),
     ),
 )
+
+
+def in_memory(fault: LayoutFault) -> Edit:
+    """The fault in every packed buffer for which it can exist: of a quantizer after it, of a reader before it."""
+
+    def edit(behaviour: Behaviour) -> Behaviour | None:
+        if not behaviour.layouts:
+            return None
+        packings = {name: packing_named(text) for name, text in behaviour.layouts}
+
+        def spoilt(buffers: Buffers) -> Buffers:
+            return buffers | {name: _spoilt(buffers[name], p, fault) for name, p in packings.items() if name in buffers}
+
+        return on_buffers(behaviour, spoilt)
+
+    return edit
+
+
+def _spoilt(value: Coded, packing: Packing, fault: LayoutFault) -> Coded:
+    """What a matrix is after a faulty way through memory; itself where the fault cannot exist there."""
+    shape = value.shape[::-1] if packing.transposed else value.shape
+    right = packing.pack(value)
+    wrong = fault.applied_to(right.data, packing.layout, *shape)
+    return value if wrong is None else packing.unpack(Coded(right.format, wrong), value)[0]
+
+
+FAULTS = tuple(Fault(f.name, f.code, in_memory(f), f.symptom, f.cause, f.reports) for f in LAYOUT_FAULTS)

@@ -6,21 +6,30 @@ from narrowgauge.contracts.errors import unknown
 from narrowgauge.reference.faults import (
     casts,
     decoding,
+    elements,
     exponents,
     flavours,
+    granularity,
     integers,
+    layouts,
+    levels,
     limits,
+    reading,
     rounding,
     scales,
     specials,
+    tails,
+    zeros,
 )
 from narrowgauge.reference.faults.fault import Fault
 
-FAULTS: dict[str, Fault] = {
-    fault.name: fault
-    for family in (casts, rounding, limits, specials, flavours, exponents, integers, decoding, scales)
-    for fault in family.FAULTS
-}
+#: in this order faults that cannot be told apart are named
+_FAMILIES = (
+    casts, rounding, limits, specials, flavours, exponents, integers, decoding,
+    scales, elements, zeros, levels, granularity, tails, reading, layouts,
+)  # fmt: skip
+
+FAULTS: dict[str, Fault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}
 
 
 def fault_named(name: str) -> Fault:

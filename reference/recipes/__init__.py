@@ -4,11 +4,45 @@ from __future__ import annotations
 
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.reference.recipes import aiter, blocks, integers, sglang, standards, vllm
+from narrowgauge.reference.recipes import (
+    aiter,
+    blocks,
+    compressed_tensors,
+    integers,
+    microxcaling,
+    modelopt,
+    quark,
+    sglang,
+    sglang_blocks,
+    standards,
+    torchao,
+    transformer_engine,
+    triton_kernels,
+    vllm,
+    vllm_cache,
+    weights,
+)
 
-RECIPES: dict[str, Recipe] = {
-    r.name: r for module in (standards, vllm, sglang, aiter, blocks, integers) for r in module.RECIPES
-}
+#: files of the catalogue, in the order in which people see them
+MODULES = (
+    standards,
+    vllm,
+    vllm_cache,
+    sglang,
+    sglang_blocks,
+    aiter,
+    triton_kernels,
+    blocks,
+    integers,
+    weights,
+    torchao,
+    compressed_tensors,
+    modelopt,
+    quark,
+    microxcaling,
+    transformer_engine,
+)
+RECIPES: dict[str, Recipe] = {r.name: r for module in MODULES for r in module.RECIPES}
 
 
 def recipe_named(name: str) -> Recipe:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Recipe, group
-from narrowgauge.reference.recipes.common import ENGINE_FP8, GIVEN, OCP_FP8, SGLANG, TILE_128
+from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Recipe, Step, group
+from narrowgauge.reference.recipes.common import (
+    ENGINE_FP8,
+    GIVEN,
+    OCP_FP8,
+    OVER_BOUND,
+    SGLANG,
+    TILE_128,
+)
+from narrowgauge.reference.recipes.standards import E8M0
 
 _CSRC = f"{SGLANG}, kernels/jit/csrc/gemm"
 _TRITON = f"{SGLANG}, kernels/ops/quantization/fp8_kernel.py"
@@ -23,14 +31,46 @@ def _per_token(name: str, inverse: str, source: str) -> Recipe:
     )
 
 
-def _triton(name: str, element: Chain) -> Recipe:
+def _triton(name: str, element: Chain, power: Chain = (), encode: tuple[tuple[str, Chain], ...] = ()) -> Recipe:
     return Recipe(
         name=f"sglang.fp8_group_triton_{name}",
         blocks=group(128),
         destinations=ENGINE_FP8,
-        steps=(("scale", ("amax", _LOWEST, ("div", "bound"))), _INVERSE),
+        steps=(("scale", ("amax", _LOWEST, ("div", "bound"), *power)), *encode),
         element=element,
         source=f"{_TRITON}:132-224 (scales {name.replace('_', ' ')})",
+    )
+
+
+def _native(name: str, blocks: Blocks, over: Step) -> Recipe:
+    """Every operation in the format of x."""
+    scale: Chain = ("amax", ("at_least_or_nan", 1e-12), ("round", "source"), over, ("round", "source"))
+    return Recipe(
+        name=f"sglang.fp8_native_{name}",
+        blocks=blocks,
+        destinations=ENGINE_FP8,
+        amax_nan="keep",
+        steps=(("scale", scale),),
+        element=("x", ("div", "scale"), ("round", "source"), ("clamp_keep_nan", "bound")),
+        source=f"{_TRITON}:1000-1030 (without AITER)",
+    )
+
+
+def _group_ue8m0(source: str, held: str) -> Recipe:
+    """The multiplier and the product in 16 bits; a multiplier that float16 cannot hold is infinite there."""
+    return Recipe(
+        name=f"sglang.fp8_group_ue8m0_{source}",
+        blocks=group(128),
+        destinations=OCP_FP8,
+        steps=(
+            ("scale", ("amax", _LOWEST, ("mul", "1/bound"), "ceil_pow2")),
+            # the multiplier of the exponent 255 is, by its bits, minus infinity
+            ("encode", ("scale", "recip", ("zero_to", -(2.0**127)), ("mul", 4.0), ("mul", 0.25), ("round", source))),
+        ),
+        element=("x", ("mul", "encode"), ("round", source), (held, "bound")),
+        scale_format=E8M0,
+        scale_cast="gfloat_nonsaturate",
+        source=f"{_CSRC}/per_token_group_quant.cuh:277-407 (scale_ue8m0, {source})",
     )
 
 
@@ -46,13 +86,17 @@ def _static(name: str, blocks: Blocks) -> Recipe:
     )
 
 
-def _weights(name: str, *power: str | tuple[str, float]) -> Recipe:
+def _weights(on: str, over: Step) -> Recipe:
     return Recipe(
-        name=f"sglang.fp8_block{name}",
+        name=f"sglang.fp8_block_ue8m0{on}",
         blocks=TILE_128,
         destinations=OCP_FP8,
         amax_nan="keep",
-        steps=(("scale", ("amax", ("at_least_or_nan", 1e-4), ("div", "bound"), *power)), _INVERSE),
+        # the exponent is held to 1..254: a scale that is NaN or infinite becomes 2^127
+        steps=(
+            ("scale", ("amax", ("at_least_or_nan", 1e-4), over, ("not_finite_to", 2.0**127), "ceil_pow2")),
+            _INVERSE,
+        ),
         element=("x", ("mul", "encode")),
         source=f"{SGLANG}, fp8_utils.py:2394-2417",
     )
@@ -78,22 +122,18 @@ RECIPES = (
             ("scale", ("amax", _LOWEST, ("mul", "1/bound"))),
             ("encode", ("amax", _LOWEST, ("rdiv", "bound"))),
         ),
-        element=("x", ("mul", "encode")),
-        source=f"{_CSRC}/per_token_group_quant.cuh:277-407",
+        # fminf alone: NaN becomes +bound
+        element=("x", ("mul", "encode"), ("at_most", "bound")),
+        source=f"{_CSRC}/per_token_group_quant.cuh:54-57,277-407",
     ),
-    _triton("row_major", ("x", ("mul", "encode"), ("clamp_fmax_first", "bound"))),
+    # __hmin2_nan keeps NaN
+    _group_ue8m0("bfloat16", "at_most_or_nan"),
+    _group_ue8m0("float16", "at_most"),
+    _triton("row_major", ("x", ("mul", "encode"), ("clamp_fmax_first", "bound")), encode=(_INVERSE,)),
     _triton("column_major", ("x", ("div", "scale"), ("clamp_fmax_first", "bound"))),
-    Recipe(
-        name="sglang.fp8_native_token",
-        blocks=TOKEN,
-        destinations=ENGINE_FP8,
-        amax_nan="keep",
-        steps=(("scale", ("amax", ("at_least_or_nan", 1e-12), ("div", "bound"))),),
-        element=("x", ("div", "scale"), ("clamp_keep_nan", "bound")),
-        source=f"{_TRITON}:1000-1030",
-    ),
+    _triton("column_major_ue8m0", ("x", ("div", "scale"), ("clamp_fmax_first", "bound")), ("exp2_ceil_log2",)),
+    *(_native(f"tensor{on}", TENSOR, over) for on, over in OVER_BOUND.items()),
+    *(_native(f"token{on}", TOKEN, over) for on, over in OVER_BOUND.items()),
     *(_static(name, blocks) for name, blocks in GIVEN.items() if name in ("tensor", "token")),
-    _weights(""),
-    # the exponent is held to 1..254: a scale that is NaN or infinite becomes 2^127
-    _weights("_ue8m0", ("not_finite_to", 2.0**127), "ceil_pow2"),
+    *(_weights(on, over) for on, over in OVER_BOUND.items()),
 )

@@ -1,9 +1,14 @@
-"""vLLM's float8 quantizers: CUDA, torch and Triton."""
+"""vLLM's float8 quantizers: CUDA, torch and Triton.
+
+On a GPU torch multiplies by the reciprocal of a Python number where a CPU divides by it, eagerly (PyTorch,
+aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu) and compiled (torch/_inductor/lowering.py, div_prim): such a path is
+two recipes, of which that of the GPU ends in "_gpu".
+"""
 
 from __future__ import annotations
 
-from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Recipe, group
-from narrowgauge.reference.recipes.common import ENGINE_FP8, GIVEN, OCP_FP8, TILE_128, VLLM
+from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Chain, Recipe, Step, group
+from narrowgauge.reference.recipes.common import ENGINE_FP8, GIVEN, OCP_FP8, OVER_BOUND, OWN_FP8, TILE_128, VLLM
 
 _COMMON = f"{VLLM}, csrc/quantization common.cu"
 _GROUP = f"{VLLM}, csrc/quantization per_token_group_quant.cu"
@@ -18,6 +23,7 @@ _LOWEST = ("at_least", 1e-10)
 _GROUP_SCALE: Chain = ("amax", _LOWEST, ("div", "bound"))
 #: fmaxf first: NaN becomes -bound
 _GROUP_ELEMENT: Chain = ("x", ("mul", "encode"), ("clamp_fmax_first", "bound"))
+_NATIVE_ELEMENT: Chain = ("x", ("mul", "encode"), ("clamp_keep_nan", "bound"))
 
 
 def _static(name: str, blocks: Blocks) -> Recipe:
@@ -32,25 +38,38 @@ def _static(name: str, blocks: Blocks) -> Recipe:
     )
 
 
-def _native(name: str, blocks: Blocks) -> Recipe:
+def _native(name: str, blocks: Blocks, over: Step, held: Chain = (), inputs: tuple[str, ...] = ()) -> Recipe:
     return Recipe(
         name=f"vllm.fp8_native_{name}",
         blocks=blocks,
         destinations=ENGINE_FP8,
         amax_nan="keep",
-        steps=(_MINIMUM, ("scale", ("amax", ("div", "bound"), ("at_least_or_nan", "minimum"))), _INVERSE),
-        element=("x", ("mul", "encode"), ("clamp_keep_nan", "bound")),
+        inputs=inputs,
+        steps=(_MINIMUM, ("scale", ("amax", *held, over, ("at_least_or_nan", "minimum"))), _INVERSE),
+        element=_NATIVE_ELEMENT,
         source=f"{_NATIVE}:184-231",
     )
 
 
-def _native_group(name: str, *power: str) -> Recipe:
+def _native_static(name: str, blocks: Blocks) -> Recipe:
+    return Recipe(
+        name=f"vllm.fp8_native_static_{name}",
+        blocks=blocks,
+        destinations=ENGINE_FP8,
+        inputs=("scale",),
+        steps=(_INVERSE,),
+        element=_NATIVE_ELEMENT,
+        source=f"{_NATIVE}:184-231",
+    )
+
+
+def _native_group(name: str, over: Step, *power: str) -> Recipe:
     return Recipe(
         name=f"vllm.fp8_native_group{name}",
         blocks=Blocks(1, 128, ragged=True),
         destinations=ENGINE_FP8,
         amax_nan="keep",
-        steps=(_MINIMUM, ("scale", ("amax", ("div", "bound"), ("at_least_or_nan", "minimum"), *power))),
+        steps=(_MINIMUM, ("scale", ("amax", over, ("at_least_or_nan", "minimum"), *power))),
         element=("x", ("div", "scale"), ("clamp_keep_nan", "bound")),
         source=f"{_NATIVE}:233-268",
     )
@@ -78,13 +97,13 @@ def _triton(name: str, *power: str) -> Recipe:
     )
 
 
-def _weights(name: str, *power: str) -> Recipe:
+def _weights(name: str, over: Step, *power: str) -> Recipe:
     return Recipe(
         name=f"vllm.fp8_block{name}",
         blocks=TILE_128,
         destinations=OCP_FP8,
         amax_nan="keep",
-        steps=(("scale", ("amax", ("at_least_or_nan", 1e-4), ("div", "bound"), *power)), _INVERSE),
+        steps=(("scale", ("amax", ("at_least_or_nan", 1e-4), over, *power)), _INVERSE),
         element=("x", ("mul", "encode")),
         source=f"{VLLM}, deep_gemm.py:1027-1046",
     )
@@ -120,10 +139,15 @@ RECIPES = (
         element=("x", ("div", "scale"), ("clamp_fmin_first", "bound")),
         source=f"{_COMMON}:203-245 (with scale_ub)",
     ),
-    _native("tensor", TENSOR),
-    _native("token", TOKEN),
-    _native_group(""),
-    _native_group("_ue8m0", "exp2_ceil_log2"),
+    *(_native(f"tensor{on}", TENSOR, over) for on, over in OVER_BOUND.items()),
+    *(_native(f"token{on}", TOKEN, over) for on, over in OVER_BOUND.items()),
+    *(
+        _native(f"token_bounded{on}", TOKEN, over, (("at_most_or_nan", "upper_bound"),), ("upper_bound",))
+        for on, over in OVER_BOUND.items()
+    ),
+    *(_native_group(on, over) for on, over in OVER_BOUND.items()),
+    *(_native_group(f"_ue8m0{on}", over, "exp2_ceil_log2") for on, over in OVER_BOUND.items()),
+    *(_native_static(name, blocks) for name, blocks in GIVEN.items()),
     _groups("", "42-100, 176-304"),
     _groups("_ue8m0", "42-100 (shared memory)", _LOWEST, "exp2_ceil_log2"),
     _groups("_ue8m0_registers", "176-304 (16-bit input, groups of 128)", _LOWEST, "ceil_pow2"),
@@ -139,18 +163,17 @@ RECIPES = (
     ),
     _triton(""),
     _triton("_ue8m0", "exp2_ceil_log2"),
-    _weights(""),
-    _weights("_ue8m0", "exp2_ceil_log2"),
+    *(_weights(on, over) for on, over in OVER_BOUND.items()),
+    *(_weights(f"_ue8m0{on}", over, "exp2_ceil_log2") for on, over in OVER_BOUND.items()),
     Recipe(
         name="vllm.input_to_float8",
         blocks=TENSOR,
-        destinations=ENGINE_FP8,
+        destinations=OWN_FP8,
         amax_nan="keep",
+        # torch takes a number over a tensor as the number times the reciprocal: rounded twice
         steps=(
-            (
-                "encode",
-                ("amax", ("at_least_or_nan", 1e-12), ("round", "source"), ("rdiv", "bound"), ("round", "source")),
-            ),
+            ("reciprocal", ("amax", ("at_least_or_nan", 1e-12), ("round", "source"), "recip", ("round", "source"))),
+            ("encode", ("reciprocal", ("mul", "bound"), ("round", "source"))),
             ("scale", ("encode", "recip")),
         ),
         element=("x", ("mul", "encode"), ("round", "source"), ("clamp_keep_nan", "bound")),

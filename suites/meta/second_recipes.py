@@ -102,10 +102,11 @@ def code(x: Number, format: str) -> int:
 
 @dataclass(frozen=True)
 class Answer:
-    """Codes of a block, and the scale as the code of its format."""
+    """Codes of a block, the scale as the code of its format, and the zero point as one of int32."""
 
     codes: list[int]
     scale: int
+    zero_point: int | None = None
 
 
 Rule = Callable[[Block, str, str, Given], Answer]  # the block, its format, the destination, what is given
@@ -176,18 +177,19 @@ def tiny(qmax: Number) -> Number:
 
 
 def sglang_group(block: Block, source: str, format: str, given: Given) -> Answer:
-    """Stored amax*fl(1/448); the multiplier is 448/amax; a saturating cast."""
+    """Stored amax*fl(1/448); the multiplier is 448/amax; fminf, so NaN is 448; a saturating cast."""
     amax, qmax = amax_drop(block, constant(1e-10)), whole_number(448)
     factor = divide(qmax, amax)
-    return Answer([code(multiply(x, factor), format) for x in block], float32_bits(multiply(amax, divide(_ONE, qmax))))
+    scale = float32_bits(multiply(amax, divide(_ONE, qmax)))
+    return Answer([code(fmin(multiply(x, factor), qmax), format) for x in block], scale)
 
 
 def input_to_float8(block: Block, source: str, format: str, given: Given) -> Answer:
-    """scale = qmax/amax, x*scale and the clamp in the input's dtype; the reciprocal is returned."""
-    qmax = whole_number(448 if format == "float8_e4m3fn" else 224)
+    """scale = qmax * (1/amax), x*scale and the clamp in the input's dtype; the reciprocal is returned."""
+    qmax = whole_number(448 if format == "float8_e4m3fn" else 240)
     low = Number("finite", True, qmax.magnitude)
     amax = least(amax_keep(block), rounded(constant(1e-12), source))
-    scale = rounded(divide(qmax, amax), source)
+    scale = rounded(multiply(rounded(divide(_ONE, amax), source), qmax), source)
     ys = [rounded(multiply(x, scale), source) for x in block]
     return Answer([code(clamped("keep", y, low, qmax), format) for y in ys], float32_bits(divide(_ONE, scale)))
 
@@ -276,14 +278,46 @@ def rceil_rule(qmax: int, low: float = 0.0) -> Callable[[Block], int | None]:
     return exponent
 
 
-def log2_rule(low: float) -> Callable[[Block], int | None]:
+def log2_rule(amax: Callable[[Block, Number], Number], low: float) -> Callable[[Block], int | None]:
     """ceil(log2(amax/448)) by a logarithm rounded to float32."""
 
     def exponent(block: Block) -> int | None:
-        s = divide(amax_keep(block, constant(low)), whole_number(448))
+        s = divide(amax(block, constant(low)), whole_number(448))
         return _coded(s, ceil_of_rounded_log2)
 
     return exponent
+
+
+def nan_is_byte_0(rule: Rule) -> Rule:
+    """A NaN exponent is converted to an unsigned byte, which is 0; the elements were divided by the NaN."""
+
+    def changed(block: Block, source: str, format: str, given: Given) -> Answer:
+        answer = rule(block, source, format, given)
+        return Answer(answer.codes, 0 if answer.scale == 255 else answer.scale)
+
+    return changed
+
+
+def gfx950(rule: Rule) -> Rule:
+    """The cast of gfx950 makes NaN of infinity; infinity over the largest power of two is one still."""
+
+    def changed(block: Block, source: str, format: str, given: Given) -> Answer:
+        answer = rule(block, source, format, given)
+        codes = [0x7F if x.kind == "inf" else c for x, c in zip(block, answer.codes, strict=True)]
+        return Answer(codes, answer.scale)
+
+    return changed
+
+
+def held_first(rule: Rule) -> Rule:
+    """Elements are held to 448 by fmax first: NaN is -448."""
+
+    def changed(block: Block, source: str, format: str, given: Given) -> Answer:
+        answer = rule(block, source, format, given)
+        codes = [0xFE if x.kind == "nan" else c for x, c in zip(block, answer.codes, strict=True)]
+        return Answer(codes, answer.scale)
+
+    return changed
 
 
 def even_bits(block: Block) -> int:
@@ -298,14 +332,28 @@ def even_float(block: Block) -> int:
     return 127 if e == 126 else e
 
 
+def field_0_is_zero(rule: Rule) -> Rule:
+    """The exponent field 0 is read as the float32 0, whose block has no multiplier: its codes are zeros."""
+
+    def changed(block: Block, source: str, format: str, given: Given) -> Answer:
+        answer = rule(block, source, format, given)
+        if answer.scale:
+            return answer
+        return Answer([code(multiply(x, _ZERO), format) for x in block], 0)
+
+    return changed
+
+
 def nvfp4_emulated(block: Block, source: str, format: str, given: Given) -> Answer:
-    """SF = clamp(g*(amax*fl(1/6))) in E4M3; out = 1/(SF*(1/g)), 0 where SF is 0; x*out clamped to 6."""
+    """SF = clamp(g*(amax*fl(1/6))) in E4M3; out = 1/(SF*(1/g)), of 0: 1/1e8; x*out clamped to 6. No zero has a sign."""
     g, top = given["global_scale"], whole_number(448)
     sf = multiply(g, multiply(amax_keep(block), divide(_ONE, whole_number(6))))
     stored = code(clamped("keep", sf, whole_number(-448), top), "float8_e4m3fn")
     held = decode(stored, "float8_e4m3fn")
-    out = _ZERO if is_zero(held) else divide(_ONE, multiply(held, divide(_ONE, g)))
-    return Answer([code(multiply(x, out), format) for x in block], stored)
+    unit = multiply(held, divide(_ONE, g))
+    out = divide(_ONE, constant(1e8) if is_zero(unit) else unit)
+    ys = [multiply(x, out) for x in block]
+    return Answer([0 if is_zero(y) else code(y, format) for y in ys], stored)
 
 
 def bounded_token(block: Block, source: str, format: str, given: Given) -> Answer:
@@ -316,13 +364,6 @@ def bounded_token(block: Block, source: str, format: str, given: Given) -> Answe
         return fmax(divide(amax, qmax), token_minimum(qmax))
 
     return fp8(scale_of, "division", "fmin first")(block, source, format, given)
-
-
-def triton_kernels(block: Block, source: str, format: str, given: Given) -> Answer:
-    """RCEIL by bits, whose infinity is stored as 255; the multiplier is then 1/inf, which is 0."""
-    if amax_keep(block).kind == "inf":
-        return Answer([code(multiply(x, _ZERO), format) for x in block], 255)
-    return microscaled(rceil_rule(448))(block, source, format, given)
 
 
 def mxint8(block: Block, source: str, format: str, given: Given) -> Answer:
@@ -378,15 +419,9 @@ SECOND: Mapping[str, Rule] = {
     "sglang.fp8_group": sglang_group,
     "sglang.fp8_group_triton_row_major": fp8(_GROUP, "inverse", "fmax first"),
     "sglang.fp8_group_triton_column_major": fp8(_GROUP, "division", "fmax first"),
-    "sglang.fp8_native_token": fp8(over(eps_keep(1e-12)), "division", "keep"),
     "sglang.fp8_native_static_tensor": fp8(None, "division", "keep"),
     "sglang.fp8_native_static_token": fp8(None, "division", "keep"),
-    "sglang.fp8_block": fp8(over(eps_keep(1e-4)), "inverse", "none"),
     "sglang.fp8_block_ue8m0": fp8(up_to_power(over(eps_keep(1e-4)), ceil_log2, power(127)), "inverse", "none"),
-    "aiter.fp8_triton": fp8(over(amax_drop), "inverse", "none", fnuz=240),
-    "aiter.fp8_hip_token": fp8(times(amax_drop), "inverse", "none", fnuz=240),
-    "aiter.fp8_hip_group": fp8(times(eps(1e-10)), "inverse", "none", fnuz=240),
-    "aiter.int8_triton": int8(over(amax_drop), "inverse", "toward_zero"),
     "vllm.int8_static_tensor": int8(None, "division", "nearest_even"),
     "vllm.int8_static_token": int8(None, "division", "nearest_even"),
     "vllm.int8_per_token_dynamic": int8_factor(0.0, "nearest_even"),
@@ -397,12 +432,11 @@ SECOND: Mapping[str, Rule] = {
     "compressed_tensors.int8_tensor": symmetric(Fraction(255, 2)),
     "compressed_tensors.int4_group": symmetric(Fraction(15, 2)),
     "compressed_tensors.int4_channel": symmetric(Fraction(15, 2)),
-    "vllm.mxfp8_torch": microscaled(log2_rule(2.0**-126)),
-    "vllm.mxfp8_triton": microscaled(log2_rule(2.0**-126)),
-    "sglang.mxfp8_kv": microscaled(log2_rule(1e-30)),
-    "triton_kernels.mxfp8": triton_kernels,
-    "modelopt.mxfp8": microscaled(log2_rule(0.0)),
+    "vllm.mxfp8_torch": nan_is_byte_0(microscaled(log2_rule(amax_keep, 2.0**-126))),
+    "vllm.mxfp8_triton": gfx950(microscaled(log2_rule(amax_drop, 2.0**-126))),
+    "sglang.mxfp8_kv": held_first(microscaled(log2_rule(amax_drop, 1e-30))),
+    "modelopt.mxfp8": microscaled(log2_rule(amax_keep, 0.0)),
     "quark.mxfp4_even": microscaled(even_float),
-    "vllm.mxfp4_cuda": microscaled(even_bits),
+    "vllm.mxfp4_cuda": field_0_is_zero(microscaled(even_bits)),
     "vllm.nvfp4_emulated": nvfp4_emulated,
 }

@@ -14,9 +14,9 @@ import pytest
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.golden.safetensors_file import write
+from narrowgauge.reference.calibrated import calibrated
 from narrowgauge.reference.fast_codec import decode_values
-from narrowgauge.reference.given import calibrated
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipe_data import named_data
 from narrowgauge.reference.recipe_diff import Compared, Side, common_format, compare_recipes
@@ -292,7 +292,7 @@ def test_the_command_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(data["given"][1]["scale"].values()) == {0.5}
     assert {row["name"] for row in data["rows"]} >= {"zeros", "a NaN", "an infinity"}
     assert data["rows"][0]["scales"] is None
-    assert data["rows"][0]["elements"] == 128 * 128
+    assert data["rows"][0]["elements"] == 128
     assert data["places"][0]["parting"]["name"]
 
 

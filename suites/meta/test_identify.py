@@ -255,12 +255,12 @@ def test_numbers_that_are_no_codes_are_shown_as_they_are() -> None:
 
 
 def test_a_quantizer_that_lacks_a_step_is_another_one_spoilt() -> None:
-    """vLLM's without its minimum lies nearer to SGLang's, which has none, and still is vLLM's without its minimum."""
+    """vLLM's with a lower floor lies nearer to SGLang's, which has none, and still is vLLM's with a lower floor."""
     claim = Claim(Quantize("vllm.fp8_per_token_dynamic"), "float32", E4)
     seen = []
     for case in ("rows_128", "rows_131"):
         x = cases_for(claim, "smoke")[case]
-        right, wrong = behaviour_of(claim), FAULTS["scale.minimum_missing"].applied_to(behaviour_of(claim))
+        right, wrong = behaviour_of(claim), FAULTS["scale.minimum_too_small"].applied_to(behaviour_of(claim))
         assert wrong is not None
         seen.append(Seen(x, wrong.run(x)))
     observed = Claim(observe(Quantize), "float32", E4)
@@ -268,7 +268,7 @@ def test_a_quantizer_that_lacks_a_step_is_another_one_spoilt() -> None:
     assert identity.follows == ()
     assert identity.choices is None
     assert identity.spoilt == "vllm.fp8_per_token_dynamic"
-    assert identity.spoilt_by[0].faults == ("scale.minimum_missing",)
+    assert identity.spoilt_by[0].faults == ("scale.minimum_too_small",)
     assert identity.differing == sum(group.differing for group in identity.apart) > 0
     good = [Seen(one.x, right.run(one.x)) for one in seen]
     assert identify(observed, good).follows == ("vllm.fp8_per_token_dynamic",)

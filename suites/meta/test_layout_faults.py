@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.reference.faults.layouts import FAULTS
+from narrowgauge.reference.faults.layouts import LAYOUT_FAULTS as FAULTS
 from narrowgauge.reference.layouts import LAYOUTS, pack, storage_shape
 from narrowgauge.suites.meta.layout_vectors import numbered
 from narrowgauge.suites.meta.second_layouts import memory

@@ -17,8 +17,8 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.devices import capturing
 from narrowgauge.golden.safetensors_file import write
-from narrowgauge.reference.inputs import noise
 from narrowgauge.reference.layers import Pair, To, measure_layer
+from narrowgauge.reference.noise import noise
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.suites.layers import read_capture
 from narrowgauge.suites.meta.command_sets import as_json, refused, said

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.reference.codec import values
-from narrowgauge.reference.inputs import cases_for, scrambled
+from narrowgauge.reference.inputs import cases_for
+from narrowgauge.reference.noise import scrambled
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]

@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import as_codes, format_named
+from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.recipe import TOKEN
+from narrowgauge.reference.behaviour import blocks_of
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.suites.common import generate, judge_drawn, test_cell, test_cell_golden
 from narrowgauge.suites.planning import Planned
 
 __all__ = ["test_cell", "test_cell_golden"]
-WIDEST, TALLEST = 40, 4  #: columns and rows of a generated matrix
+#: columns and rows of a generated matrix, as far as blocks let it be no larger; patterns that are drawn for it
+WIDEST, TALLEST, FEW = 80, 4, 12
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -21,11 +25,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_cell_property(planned: Planned, request: pytest.FixtureRequest) -> None:
-    """Matrices of a few rows, of any patterns of the source and of magnitudes that a row may have."""
-    source = planned.claim.source
-    known = sorted(set(case_named("rows_128").make(planned.claim).data.ravel().tolist()))
-    codes = st.one_of(st.sampled_from(known), st.integers(0, format_named(source).code_count - 1))
-    matrices = st.integers(1, WIDEST).flatmap(
-        lambda columns: st.lists(st.lists(codes, min_size=columns, max_size=columns), min_size=1, max_size=TALLEST)
+    """Matrices of a few blocks, which they divide: a few patterns over and over, and any elsewhere in any places."""
+    claim = planned.claim
+    known = sorted(set(case_named("rows_128").make(claim).data.ravel().tolist()))
+    codes = st.one_of(st.sampled_from(known), st.integers(0, format_named(claim.source).code_count - 1))
+    places = st.integers(0, (1 << 16) - 1)
+    drawn = st.tuples(
+        shapes(claim), st.lists(codes, min_size=1, max_size=FEW), st.dictionaries(places, codes, max_size=FEW)
     )
-    judge_drawn(planned, request, matrices.map(lambda rows: Coded(source, as_codes(source, np.array(rows, np.int64)))))
+    judge_drawn(planned, request, drawn.map(lambda parts: matrix(claim.source, *parts)))
+
+
+def shapes(claim: Claim) -> st.SearchStrategy[tuple[int, int]]:
+    """Rows and columns that the claim's blocks divide."""
+    blocks = blocks_of(claim) or TOKEN
+    r, c = (1, 1) if blocks.ragged else (blocks.rows or 1, blocks.columns or 1)
+    return st.tuples(
+        st.integers(1, max(1, TALLEST // r)).map(lambda n: n * r),
+        st.integers(1, max(1, WIDEST // c)).map(lambda n: n * c),
+    )
+
+
+def matrix(source: str, shape: tuple[int, int], over: list[int], elsewhere: dict[int, int]) -> Coded:
+    """A matrix of patterns over and over, with others in some places, counted around."""
+    found = np.resize(np.array(over, np.uint64), shape)
+    for place, code in elsewhere.items():
+        found.flat[place % found.size] = code
+    return Coded(source, as_codes(source, found))

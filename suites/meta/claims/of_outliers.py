@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.suites.meta.claims.claim import FALSE, TRUE, Found, claim
 from narrowgauge.suites.meta.claims.measuring import (
     Reals,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.suites.meta.claims.claim import FALSE, TRUE, Found, claim
 from narrowgauge.suites.meta.claims.measuring import (
     SPECIAL,

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.reference.inputs import noise
+from narrowgauge.reference.noise import noise
 from narrowgauge.suites.meta.claims.claim import FALSE, TRUE, Found, claim
 from narrowgauge.suites.meta.claims.measuring import finite, number, one
 

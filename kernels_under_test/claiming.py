@@ -1,0 +1,20 @@
+"""What our own quantizers claim, in a word: ``soft`` ones encode by integers, ``native`` ones leave the last conversion
+to the hardware, and are there to test that."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from narrowgauge import Quantize, kernel
+
+E4M3, FNUZ, E5M2 = ("float8_e4m3fn",), ("float8_e4m3fnuz",), ("float8_e5m2",)
+FP4 = ("float4_e2m1fn",)
+FLOAT32, BFLOAT16, ALL_SOURCES = ("float32",), ("bfloat16",), ("float32", "bfloat16", "float16")
+TWO_SOURCES = ALL_SOURCES[:2]
+
+
+def _quantizer(conversion, recipe, formats=E4M3, sources=FLOAT32):
+    return kernel(Quantize(recipe), formats, sources, owner="narrowgauge", conversion=conversion)
+
+
+soft, native = partial(_quantizer, "soft"), partial(_quantizer, "native")

@@ -1,0 +1,43 @@
+"""How a matrix lies in memory when a kernel is given it: what strides it has, and what stands around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+View = Literal["contiguous", "sliced", "transposed", "alternate_rows", "far"]
+VIEWS: tuple[View, ...] = get_args(View)
+#: elements before and after the columns of a sliced matrix. Engines ask for rows that begin at 16 bytes; 16 elements do
+BEFORE, AFTER = 16, 32
+#: elements from row to row of a far matrix: the third row begins beyond 2^31
+FAR = (1 << 30) + 16
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the elements of a matrix stand in memory, counted in elements."""
+
+    size: int  #: of the whole memory
+    offset: int  #: of the first element
+    strides: tuple[int, int]
+    filled: bool = True  #: something is written around the matrix; otherwise zeros stand there, which cost no memory
+
+
+def place(view: View, rows: int, columns: int) -> Place:
+    """The place of a matrix [rows, columns].
+
+    ``sliced``: columns cut out of a wider matrix. ``transposed``: the memory holds [columns, rows]. ``alternate_rows``:
+    every second row of a longer matrix. ``far``: rows so far apart that their offsets pass 32 bits.
+    """
+    match view:
+        case "contiguous":
+            return Place(rows * columns, 0, (columns, 1))
+        case "sliced":
+            wide = BEFORE + columns + AFTER
+            return Place(rows * wide, BEFORE, (wide, 1))
+        case "transposed":
+            return Place(rows * columns, 0, (1, rows))
+        case "alternate_rows":
+            return Place(2 * rows * columns, 0, (2 * columns, 1))
+        case "far":
+            return Place(max(rows - 1, 0) * FAR + columns, 0, (FAR, 1), filled=False)

@@ -1,0 +1,202 @@
+"""Between a claim's matrices and the memory images in which its buffers stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.contracts.coded import Coded, Input, given_with
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.layout import InMemory, Layout, ZeroPoints
+from narrowgauge.contracts.operations import Claim, Dequantize, Then
+from narrowgauge.contracts.wide import WIDE
+from narrowgauge.reference.behaviour import recipe_of, resolved
+from narrowgauge.reference.form import shaped
+from narrowgauge.reference.layouts import (
+    layout_named,
+    pack,
+    storage_shape,
+    stored_zeros,
+    unpack,
+    zero_points_named,
+    zeros_of,
+)
+
+#: written behind a layout: the matrix is packed as its transpose; a convention for zero points
+TRANSPOSED, CONVENTION = "^T", "~"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How one buffer stands in memory: ``LAYOUT``, ``LAYOUT^T``, ``LAYOUT~ZERO_POINTS`` or ``LAYOUT^T~ZERO_POINTS``."""
+
+    layout: Layout
+    transposed: bool
+    zeros: ZeroPoints | None
+
+    def pack(self, value: Coded) -> Coded:
+        """The memory image, in the format of its elements. Raises ``BadInput`` for what has no place in the layout."""
+        matrix = self._turned(value.data)
+        if self.zeros is not None:
+            codes = stored_zeros(matrix.view(np.int32), self.zeros)
+        else:
+            codes = matrix.astype(np.uint8 if self.layout.bits <= 8 else np.uint32)
+        memory = pack(np.ascontiguousarray(codes), self.layout)
+        return Coded(self.element, memory.view(format_named(self.element).storage))
+
+    def unpack(self, memory: Coded, like: Coded) -> tuple[Coded, list[str]]:
+        """The matrix of the shape and format of ``like``, and what is wrong with the padding.
+
+        Raises ``BadInput`` for a buffer of another size or width.
+        """
+        rows, columns = self._turned(like.data).shape
+        found = unpack(memory.data, self.layout, rows, columns)
+        codes: npt.NDArray[np.generic] = found.codes
+        if self.zeros is not None:
+            codes = zeros_of(found.codes, self.zeros).astype(np.int32).view(np.uint32)
+        wrong = [int(i) for i in found.padding.elements[found.padding.wrong][:1]]
+        said = [
+            f"padding: {np.count_nonzero(found.padding.wrong)} of {found.padding.wrong.size} codes of padding are not "
+            f"{found.padding.required}, first in element {place} of the memory of layout {self.layout.name}"
+            for place in wrong
+        ]
+        storage = format_named(like.format).storage
+        return Coded(like.format, np.ascontiguousarray(self._turned(codes).astype(storage))), said
+
+    @property
+    def element(self) -> str:
+        """The format whose storage one element of the image is."""
+        return "uint8" if self.layout.element_bytes == 1 else "int32"
+
+    def _turned(self, matrix: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        return matrix.T if self.transposed else matrix
+
+
+def packing_named(text: str) -> Packing:
+    """The packing that is written so. Raises ``BadInput`` with near names."""
+    name, _, convention = text.partition(CONVENTION)
+    turned = name.endswith(TRANSPOSED)
+    layout = layout_named(name.removesuffix(TRANSPOSED))
+    zeros = zero_points_named(convention) if convention else None
+    return Packing(layout, turned, zeros)
+
+
+def packings(claim: Claim) -> dict[str, Packing]:
+    """By name of the output or input."""
+    return {name: packing_named(text) for name, text in claim.layouts.items()}
+
+
+def check_layouts(claim: Claim) -> None:
+    """Raise ``BadInput`` for a layout that does not exist, or of a buffer that the claim does not have."""
+    held = _formats(claim)
+    for name, packing in packings(claim).items():
+        if name not in held:
+            raise BadInput(f"{claim}: {name!r} has a layout; the contract has {', '.join(held)}")
+        if (name == "zero_point") != (packing.zeros is not None):
+            raise BadInput(
+                f"{claim}: layout {claim.layouts[name]!r} of {name}: zero points, and they alone, are stored by a "
+                "convention, as in gptq_zeros_4bit~gptq_v1_4bit"
+            )
+        bits = packing.zeros.bits if packing.zeros else format_named(held[name]).bits
+        if packing.layout.bits != bits:
+            raise BadInput(
+                f"{claim}: layout {packing.layout.name!r} holds codes of {packing.layout.bits} bits; {name} is "
+                f"{held[name]}, of {bits}"
+            )
+
+
+def _formats(claim: Claim) -> dict[str, str]:
+    """Names and formats of the buffers that can be packed: a quantizer's outputs, a reader's inputs."""
+    full = resolved(claim)
+    return {"codes": claim.source} | full.inputs if claim.operation == Dequantize.operation else full.outputs
+
+
+def fits(claim: Claim, x: Coded) -> bool:
+    """Whether the layouts of a claim have a place for matrices of these sizes."""
+    try:
+        for name, packing in packings(claim).items():
+            shape = x.shape if name == "codes" else _shape_beside(claim, x, name)
+            storage_shape(packing.layout, *(shape[::-1] if packing.transposed else shape))
+    except BadInput:
+        return False
+    return True
+
+
+def _shape_beside(claim: Claim, x: Coded, name: str) -> tuple[int, ...]:
+    if claim.operation == Dequantize.operation:
+        return given_with(x)[name].shape
+    return shaped(claim, x.shape)[name].low.shape
+
+
+def to_memory(claim: Claim, x: Coded) -> Coded:
+    """The input as the kernel is given it: that of a reader is packed."""
+    if claim.operation != Dequantize.operation or not claim.layouts:
+        return x
+    held = packings(claim)
+    given = {name: held[name].pack(value) if name in held else value for name, value in given_with(x).items()}
+    image = held["codes"].pack(x) if "codes" in held else x
+    return Input(image.format, image.data, given)
+
+
+def sent_formats(claim: Claim) -> dict[str, str]:
+    """Names and formats of what a kernel is given, x first, as elements of memory."""
+    given = dict(resolved(claim).inputs)
+    if isinstance(claim.contract, Then):
+        given |= dict.fromkeys(WIDE[claim.contract.first].inputs, claim.source)
+    formats = {"x": claim.source} | given
+    if claim.operation == Dequantize.operation:
+        formats |= {"x" if name == "codes" else name: packing.element for name, packing in packings(claim).items()}
+    return formats
+
+
+def read_memory(
+    claim: Claim, shape: tuple[int, int], x: Coded, given: Mapping[str, Coded]
+) -> tuple[Coded, dict[str, Coded]]:
+    """The inverse of ``to_memory``: the codes [rows, columns] of a reader, and what comes beside them.
+
+    Raises ``BadInput`` for a buffer of another size than the layouts give, or with other padding.
+    """
+    full, held = resolved(claim), packings(claim)
+    recipe = recipe_of(claim)
+    assert recipe is not None
+    grid = recipe.blocks.grid(*shape)
+    matrices = {"codes": x, **given}
+    for name, packing in held.items():
+        fmt = claim.source if name == "codes" else full.inputs[name]
+        like = np.zeros(shape if name == "codes" else grid, format_named(fmt).storage)
+        matrices[name], wrong = packing.unpack(matrices[name], Coded(fmt, like))
+        if wrong:
+            raise BadInput(f"{name}: {wrong[0]}")
+    return matrices.pop("codes"), matrices
+
+
+def in_memory(claim: Claim, x: Coded) -> InMemory:
+    """What a device must know of the memory images of a claim."""
+    outputs = dict(resolved(claim).outputs)
+    if claim.operation == Dequantize.operation:
+        return InMemory(outputs, x.shape)
+    held = packings(claim)
+    outputs |= {name: packing.element for name, packing in held.items()}
+    loose = tuple(name for name, packing in held.items() if packing.layout.padding == "unwritten")
+    return InMemory(outputs, x.shape, loose)
+
+
+def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[str, Coded], tuple[str, ...]]:
+    """What a kernel returned as the claim's matrices, and what is wrong with the images; those are left out."""
+    matrices, wrong = dict(got), []
+    if claim.operation == Dequantize.operation or not claim.layouts:
+        return matrices, ()
+    like = shaped(claim, x.shape)
+    for name, packing in packings(claim).items():
+        if name not in matrices:
+            continue
+        try:
+            matrices[name], said = packing.unpack(matrices.pop(name), like[name].low)
+            wrong += [f"{name}: {each}" for each in said]
+        except BadInput as error:
+            wrong.append(f"{name}: {error}")
+    return matrices, tuple(wrong)

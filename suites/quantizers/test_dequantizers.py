@@ -1,0 +1,13 @@
+"""Every dequantizer kernel on every device: every code, under scales of every kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from narrowgauge.suites.common import generate, test_cell
+
+__all__ = ["test_cell"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    generate(metafunc, "dequantize")
