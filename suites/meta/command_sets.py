@@ -18,6 +18,7 @@ SUBCOMMANDS = (
     "sweep",
     "cast",
     "diff",
+    "sqnr",
     "lint",
     "explain",
     "golden",

@@ -14,7 +14,20 @@ from pathlib import Path
 import pytest
 
 from narrowgauge import command
-from narrowgauge.command import bench, cast, devices, explain, golden, identify, inputs, judge, lint, sweep
+from narrowgauge.command import (
+    bench,
+    cast,
+    devices,
+    diff,
+    explain,
+    golden,
+    identify,
+    inputs,
+    judge,
+    lint,
+    sqnr,
+    sweep,
+)
 from narrowgauge.command import test as test_command
 from narrowgauge.contracts.errors import Infrastructure
 from narrowgauge.contracts.formats import FORMATS
@@ -308,5 +321,5 @@ def test_the_installed_command_works_from_anywhere(tmp_path: Path) -> None:
 
 def test_every_module_is_a_subcommand() -> None:
     assert set(command.SUBCOMMANDS) == {
-        bench, cast, devices, explain, golden, identify, inputs, judge, lint, sweep, test_command,
+        bench, cast, devices, diff, explain, golden, identify, inputs, judge, lint, sqnr, sweep, test_command,
     }  # fmt: skip

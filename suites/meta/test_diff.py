@@ -292,7 +292,7 @@ def test_the_command_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(data["given"][1]["scale"].values()) == {0.5}
     assert {row["name"] for row in data["rows"]} >= {"zeros", "a NaN", "an infinity"}
     assert data["rows"][0]["scales"] is None
-    assert data["rows"][0]["elements"] == 128 * 128
+    assert data["rows"][0]["elements"] == 128
     assert data["places"][0]["parting"]["name"]
 
 
