@@ -91,7 +91,7 @@ def _blocked(band: npt.NDArray[Any], blocks: Blocks, grid_columns: int) -> npt.N
 
 def _amax(matrix: F32, blocks: Blocks, grid: tuple[int, int], nan: str) -> F32:
     """The largest magnitude of each block: by patterns, which are ordered as magnitudes are, NaN above infinity."""
-    found, least = np.zeros(grid, np.uint32), np.full(grid, _MAGNITUDE if matrix.size else 0, np.uint32)
+    found, least = np.zeros(grid, np.uint32), np.full(grid, _MAGNITUDE if matrix.size else _INFINITY, np.uint32)
     for rows, places in _bands(matrix, blocks):
         magnitude = matrix[rows].view(np.uint32) & _MAGNITUDE
         if nan == "all":
