@@ -18,7 +18,7 @@ from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Explanation
 from narrowgauge.reference.behaviour import Behaviour, behaviour_of, blocks_of
 from narrowgauge.reference.compare import Difference, compare
-from narrowgauge.reference.expected import Interval
+from narrowgauge.reference.expected import outputs_of
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.listing import input_of, show
@@ -92,8 +92,7 @@ def spread(rows: Rows, most: int) -> Rows:
 
 
 def _difference(candidate: _Candidate, x: Coded, got: Mapping[str, Coded]) -> Difference:
-    faulty = candidate.behaviour.run(x)
-    return compare(got, {name: Interval.exactly(value) for name, value in faulty.items()})
+    return compare(got, outputs_of(candidate.behaviour, x))
 
 
 def _left(candidate: _Candidate, x: Coded, got: Mapping[str, Coded]) -> int:
@@ -125,7 +124,7 @@ def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
         return ""
     first = same[0]
     for case, x in cases_for(claim, "smoke").items():
-        want = {name: Interval.exactly(value) for name, value in first.behaviour.run(x).items()}
+        want = outputs_of(first.behaviour, x)
         for other in same[1:]:
             outputs = other.behaviour.run(x)
             apart = compare(outputs, want)

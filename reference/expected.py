@@ -1,11 +1,13 @@
 """What a kernel must return: an interval per output, exact where both ends agree.
 
-Inputs that are known exactly give exact outputs. An input that is itself an interval (the result of an earlier stage
-whose last bits are open) gives an interval, since rounding, scaling and clamping are monotone.
+Inputs that are known exactly give exact outputs, unless a step of the recipe leaves its last bit open. An input that
+is itself an interval (the result of an earlier stage whose last bits are open) gives an interval, since rounding,
+scaling and clamping are monotone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +18,10 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.reference.behaviour import Behaviour, behaviour_of
+from narrowgauge.reference.behaviour import Behaviour, Buffers, behaviour_of
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
-from narrowgauge.reference.quantize import block_values, elements, statistics
+from narrowgauge.reference.open_steps import every_answer, is_open, outputs_by, ways
+from narrowgauge.reference.quantize import block_values, statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +60,24 @@ class Interval:
 Expected = dict[str, Interval]
 
 
-def expected(claim: Claim, x: Coded | Interval) -> Expected:
-    """The outputs that fulfil a claim for an input tensor. Raises ``BadInput`` for a claim or input that cannot be."""
+def expected(claim: Claim, x: Coded | Interval, given: Mapping[str, Coded] | None = None) -> Expected:
+    """The outputs that fulfil a claim for an input tensor, and what a recipe is given beside it.
+
+    Raises ``BadInput`` for a claim or input that cannot be.
+    """
     behaviour = behaviour_of(claim)
     if x.format != claim.source:
         raise BadInput(f"{claim}: the input is {x.format}; expected {claim.source}")
+    return outputs_of(behaviour, x, given)
+
+
+def outputs_of(behaviour: Behaviour, x: Coded | Interval, given: Mapping[str, Coded] | None = None) -> Expected:
+    """The outputs that a behaviour may give, right or wrong, for an input tensor, or for any tensor of an interval."""
     if isinstance(x, Coded) or x.exact:
-        exact = behaviour.run(x if isinstance(x, Coded) else x.low)
-        return {name: Interval.exactly(value) for name, value in exact.items()}
+        exact = x if isinstance(x, Coded) else x.low
+        if behaviour.recipe is not None and is_open(behaviour.recipe):
+            return _hulls(every_answer(behaviour, exact, given or {}))
+        return {name: Interval.exactly(value) for name, value in behaviour.run(exact, dict(given or {})).items()}
     if behaviour.recipe is None:
         return {"codes": _cast_interval(behaviour, x)}
     return _quantize_interval(behaviour, x)
@@ -92,23 +105,43 @@ def _quantize_interval(behaviour: Behaviour, x: Interval) -> Expected:
     with np.errstate(all="ignore"):
         nearest = np.where((low <= 0) & (high >= 0), np.float32(0), np.minimum(np.abs(low), np.abs(high)))
         farthest = np.maximum(np.abs(low), np.abs(high))
-        corners = [
-            block_values(statistics(end.astype(np.float32), recipe), recipe, behaviour.format, x.format, {})
-            for end in (nearest, farthest)
-        ]
-        codes = [
-            elements(end, values, recipe, behaviour.format, behaviour.last_cast)
-            for end in (low, high)
-            for values in corners
-        ]
-    returned = [name for name in recipe.outputs(behaviour.format) if name != "codes"]
-    return {"codes": _hull(codes)} | {name: _hull([v[f"{name} as stored"] for v in corners]) for name in returned}
+        recipe, combinations = ways(recipe)
+        runs = []
+        for steps in combinations:  # every variant is monotone too, and of two that differ all runs are taken
+            corners = [
+                block_values(statistics(end.astype(np.float32), recipe), recipe, behaviour.format, x.format, {}, steps)
+                for end in (nearest, farthest)
+            ]
+            runs += [outputs_by(behaviour, recipe, end, v, steps) for end in (low, high) for v in corners]
+    return {name: _hull([run[name] for run in runs]) for name in runs[0]}
 
 
 def _check_monotone(recipe: Recipe) -> None:
     """Raise ``BadInput`` for a recipe of which the corners do not bound what lies between."""
     if recipe.inputs or not {str(chain[0]) for _, chain in recipe.steps}.isdisjoint(("min", "max")):
         raise BadInput(f"recipe {recipe.name!r}: what it gives for an interval of inputs is not derived")
+
+
+def _hulls(runs: Iterable[Buffers]) -> Expected:
+    """The hull of every output of all runs; of one run alone, that itself. Two by two, since there may be many."""
+    found: Expected = {}
+    for run in runs:
+        for name, value in run.items():
+            found[name] = _wider(found[name], value) if name in found else Interval.exactly(value)
+    return found
+
+
+def _wider(hull: Interval, value: Coded) -> Interval:
+    """A hull that holds one more answer. Of NaN and numbers, NaN stands at the end to which the numbers point."""
+    if np.array_equal(hull.low.data, value.data) and np.array_equal(hull.high.data, value.data):
+        return hull
+    low, high, v = (decode_values(c) for c in (hull.low, hull.high, value))
+    nan, more = np.isnan(low) & np.isnan(high) & ~np.isnan(v), np.isnan(v) & ~np.isnan(low) & ~np.isnan(high)
+    downward = np.where(nan, np.signbit(v), np.signbit(high))
+    to_low, to_high = (v < low) | (nan & ~downward) | (more & downward), (v > high) | (nan & downward)
+    to_high |= more & ~downward
+    ends = (np.where(to, value.data, end.data) for to, end in ((to_low, hull.low), (to_high, hull.high)))
+    return Interval(*(Coded(value.format, end.astype(value.data.dtype)) for end in ends))
 
 
 def _hull(corners: list[Coded]) -> Interval:

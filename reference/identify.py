@@ -132,7 +132,8 @@ def rules_apart(claim: Claim, seen: Sequence[Seen]) -> list[Rule]:
     found: dict[tuple[str, ...], Rule] = {}
     for candidate in _alike(claim, seen):
         want = tuple(expected(candidate, one.x) for one in seen)
-        key = tuple(digest({name: interval.low for name, interval in w.items()}) for w in want)
+        ends = ({f"{n} {end}": c for n, i in w.items() for end, c in (("low", i.low), ("high", i.high))} for w in want)
+        key = tuple(digest(both) for both in ends)
         if key in found:
             same = found[key]
             found[key] = Rule((*same.names, candidate.rule), same.claim, same.want, same.apart)

@@ -1,7 +1,7 @@
 """The steps that recipes are made of: float32 in, float32 out, one IEEE operation each.
 
 Whether NaN is dropped or kept is in a step's nature and stated in its line. A step whose last bit no document fixes
-has ``variants``: what else it may give. The first is what the reference goes on with.
+has ``VARIANTS``: what else it may give (see ``reference.open_steps``).
 """
 
 from __future__ import annotations
@@ -103,6 +103,28 @@ def _recip_flushed(x: Any) -> Any:
     return _flushed(_f32(1) / _flushed(x))
 
 
+def _beside_recip(x: Any, end: float) -> Any:
+    """The float32 next to the reciprocal, toward zero or away from it. Those of zero and infinity are exact."""
+    nearest = _f32(1) / _flushed(x)
+    beside = np.nextafter(nearest, np.copysign(_f32(end), nearest))
+    return _flushed(np.where(np.isfinite(nearest), beside, nearest))
+
+
+def _ceil_pow2_exactly(x: Any) -> F32:
+    """2 to the logarithm that nobody rounded, and then up."""
+    wide = np.asarray(x, np.float64)
+    mantissa, exponent = np.frexp(wide)
+    power = _exp2(np.where(mantissa == 0.5, exponent - 1, exponent))
+    return np.where(np.isfinite(wide) & (wide > 0), power, _exp2(_log2(x))).astype(np.float32)
+
+
+def _floor_pow2_exactly(x: Any) -> F32:
+    """2 to the logarithm that nobody rounded, and then down."""
+    wide = np.asarray(x, np.float64)
+    power = _exp2(np.frexp(wide)[1] - 1)
+    return np.where(np.isfinite(wide) & (wide > 0), power, _exp2(_log2(x))).astype(np.float32)
+
+
 STEPS: dict[str, Callable[..., Any]] = {
     "add": lambda x, c: x + _f32(c),
     "add_within_int8": _add_within_int8,
@@ -140,23 +162,21 @@ STEPS: dict[str, Callable[..., Any]] = {
     "clamp_keep_nan": lambda x, c: np.minimum(np.maximum(x, -_f32(c)), _f32(c)),
 }
 
-#: Of a step whose last bit is open, each further function that bounds it: every answer lies between two of them.
+#: Of a step whose last bit is open, all else that it may answer besides. Approximate reciprocals are told to be within
+#: one ulp of the nearest float32 (PTX ISA, rcp.approx.ftz.f32; AMD, V_RCP_F32), and so is log2f (CUDA, torch): ceil and
+#: floor of it give one of two powers. At a power of two it is taken to be exact: one above would double scales there.
 VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "recip_approx": (
-        lambda x: _flushed(np.nextafter(_recip_flushed(x), _f32(0))),
-        lambda x: _flushed(np.nextafter(_recip_flushed(x), np.copysign(_f32(np.inf), x))),
-    ),
-    # log2 may fall on a whole number beside which x lies, or not
-    "exp2_ceil_log2": (lambda x: _exp2(np.ceil(np.log2(np.asarray(x, np.float64)))),),
-    "exp2_floor_log2": (lambda x: _exp2(np.floor(np.log2(np.asarray(x, np.float64)))),),
+    "recip_approx": (lambda x: _beside_recip(x, 0.0), lambda x: _beside_recip(x, np.inf)),
+    "exp2_ceil_log2": (_ceil_pow2_exactly, lambda x: _exp2(np.ceil(np.nextafter(_log2(x), _f32(-np.inf))))),
+    "exp2_floor_log2": (_floor_pow2_exactly, lambda x: _exp2(np.floor(np.nextafter(_log2(x), _f32(np.inf))))),
 }
 
 
-def operation(name: str, chain: Chain) -> Callable[..., Any]:
+def operation(name: str, chain: Chain, steps: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
     """The step of that name. Raises ``BadInput`` for one that does not exist."""
-    if name not in STEPS:
+    if name not in steps:
         raise unknown("step", name, STEPS, f"recipe chain {chain!r}")
-    return STEPS[name]
+    return steps[name]
 
 
 def run_chain(chain: Chain, context: Mapping[str, Any], steps: Mapping[str, Callable[..., Any]] = STEPS) -> Any:
@@ -164,8 +184,7 @@ def run_chain(chain: Chain, context: Mapping[str, Any], steps: Mapping[str, Call
     value = context[str(chain[0])]
     for step in chain[1:]:
         name, operands = named(step)
-        operation(name, chain)
-        value = steps[name](value, *(context[o] if isinstance(o, str) else o for o in operands))
+        value = operation(name, chain, steps)(value, *(context[o] if isinstance(o, str) else o for o in operands))
     return value
 
 

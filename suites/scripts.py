@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,13 @@ def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expe
     indices = list(dict.fromkeys(m.index for m in verdict.mismatches))
     recipe = recipe_of(claim)
     if recipe is not None and not recipe.by_rows:  # rows share a scale: all of them, or none
-        part, expected = x.data, {name: want[name].low.data for name in want}
+        part, expected = x.data, _ends(want, lambda tensor: tensor.data)
     elif x.data.ndim == 2:
         rows = np.array([indices[0][0]])
-        part, expected = x.take(rows).data, {name: want[name].low.take(rows).data for name in want}
+        part, expected = x.take(rows).data, _ends(want, lambda tensor: tensor.take(rows).data)
     else:
         chosen = tuple(np.array(axis) for axis in zip(*indices[:ELEMENTS], strict=True))
-        part, expected = x.data[chosen], {name: want[name].low.data[chosen] for name in want}
+        part, expected = x.data[chosen], _ends(want, lambda tensor: tensor.data[chosen])
     if x.data.ndim == 2 and part.size > LARGEST_MATRIX:
         return ""
     lines = [f"# {plugged.kernel.name}: {claim} on {target}"]
@@ -45,6 +46,12 @@ def standalone(plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expe
     lines += _call(plugged, claim)
     lines += [_print(plugged, name, expected[name], resolved(claim).outputs[name]) for name in expected]
     return "\n".join(lines)
+
+
+def _ends(want: Expected, cut: Callable[[Coded], npt.NDArray[Any]]) -> dict[str, list[npt.NDArray[Any]]]:
+    """The part of each output that is shown: what is expected, or from what to what."""
+    ends = {name: (cut(interval.low), cut(interval.high)) for name, interval in want.items()}
+    return {name: [low] if np.array_equal(low, high) else [low, high] for name, (low, high) in ends.items()}
 
 
 #: stands in for narrowgauge while the owner's file is loaded: the decorator does nothing there
@@ -91,11 +98,12 @@ def _call(plugged: Plugged, claim: Claim) -> list[str]:
     ]
 
 
-def _print(plugged: Plugged, name: str, want: npt.NDArray[Any], format_name: str) -> str:
+def _print(plugged: Plugged, name: str, want: list[npt.NDArray[Any]], format_name: str) -> str:
     storage = format_named(format_name).storage
     bits = f'out["{name}"].view("{storage.str}")'
     if plugged.kernel.backend != "numpy":
         # Integers are codes as they are; a tensor of the format's own dtype is looked at as bits.
         view = f"view(torch.uint{8 * storage.itemsize})"
         bits = f'(lambda t: t.{view} if t.is_floating_point() else t)(out["{name}"].cpu()).numpy()'
-    return f'print("{name}: got", {bits}.tolist(), "want", {want.tolist()})'
+    wanted = ', "to", '.join(str(end.tolist()) for end in want)
+    return f'print("{name}: got", {bits}.tolist(), "want", {wanted})'

@@ -33,7 +33,9 @@ from narrowgauge.suites.meta.killer_policies import (
     key_of,
     policies_of,
 )
+from narrowgauge.suites.meta.killer_recipes import answers, wrong_recipes
 from narrowgauge.suites.meta.killer_steps import wrong_steps
+from narrowgauge.suites.meta.killer_variants import wrong_variants
 
 Integers = npt.NDArray[np.uint32]
 RECIPES = ("vllm.fp8_per_token_dynamic", "sglang.fp8_per_token_cta")
@@ -103,6 +105,7 @@ class Killer:
             for recipe in RECIPES
             for destination in IN_FULL
         }
+        self.of_recipes = answers()
 
     def disagreements(self) -> Iterator[str]:
         """Every way in which the reference that is importable now parts from the second derivation."""
@@ -117,6 +120,9 @@ class Killer:
         yield from _to_float32()
         yield from _long_tensors()
         yield from _stochastic()
+        yield from wrong_recipes(
+            self.of_recipes, _module("reference.quantize"), _module("reference.recipes"), _module("contracts.coded")
+        )
         yield from _refusals()
 
     def _values(self) -> Iterator[str]:
@@ -189,6 +195,7 @@ def _steps() -> Iterator[str]:
     steps, quantizer = _module("reference.steps"), _module("reference.quantize")
     recipes = _module("reference.recipes")
     yield from wrong_steps(steps)
+    yield from wrong_variants(steps)
     row = np.array([[1.0, float("nan"), -3.0]], np.float32)
     recipe = recipes.resolve("sglang.fp8_per_token_cta")
     keeping = dataclasses.replace(recipe, amax_nan="keep")

@@ -167,6 +167,12 @@ def _stored(quantizer: Any, contracts: Any, coded: Any) -> Iterator[str]:
         ]
         if zero.format != "int32" or zero.data.dtype != np.uint32 or zero.data.tolist() != [[want]]:
             yield f"a zero point of {most}"
+    held = _recipe(
+        contracts, contracts.TOKEN, (("scale", ("amax",)), ("zero_point", ("max", ("mul", 2.0**30)))),
+        ("x", ("mul", 0.0), ("add", "zero_point"), ("mul", 2.0**-30)),
+    )  # fmt: skip
+    if quantizer.quantize(_coded(coded, [[4, 1]]), held, "int8")["codes"].data.tolist() != [[2, 2]]:
+        yield "a zero point of 2^32, which int32 does not hold, is added as what is stored"
 
 
 def _given(quantizer: Any, contracts: Any, coded: Any) -> Iterator[str]:

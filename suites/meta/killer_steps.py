@@ -80,10 +80,6 @@ def wrong_steps(steps: Any) -> Iterator[str]:
     """What the module of the steps gives otherwise, and a step that stands in one of the two lists alone."""
     for name in {name for name, _, _ in STEPS} ^ set(steps.STEPS):
         yield f"step {name} is in one list only"
-    third = np.float32(1) / np.float32(3)
-    beside = {float(np.nextafter(third, np.float32(end))) for end in (0, 1)}
-    if {float(variant(np.float32(3))) for variant in steps.VARIANTS["recip_approx"]} != beside:
-        yield "what recip_approx may give besides"
     with np.errstate(all="ignore"):
         for name, operands, table in STEPS:
             given, want = (np.array(list(side), np.float32) for side in (table, table.values()))

@@ -22,7 +22,8 @@ KINDS = (
 #: global scales whose reciprocals are no normal numbers
 _GIVEN = {"scale": 0.0371, "upper_bound": 3.0, "global_scale": 37.3, "zero_point": 5}
 _GIVEN_OF = {
-    ("ties", "scale"): 1.0, ("halves", "scale"): 1.0, ("outlier", "scale"): 3e-39, ("special", "scale"): 3e-39, ("huge", "scale"): 1.3e38,
+    ("ties", "scale"): 1.0, ("halves", "scale"): 1.0,
+    ("outlier", "scale"): 3e-39, ("special", "scale"): 3e-39, ("huge", "scale"): 1.3e38,
     ("ties", "global_scale"): 0.7, ("outlier", "global_scale"): 3e-39, ("special", "global_scale"): 2.0**118,
     ("huge", "global_scale"): 1.5e38,
 }  # fmt: skip
@@ -163,7 +164,7 @@ def given(name: str, kind: str) -> Given:
 
 
 def kinds_of(name: str) -> list[str]:
-    """The kinds of numbers that say something of a recipe: the last one of two levels alone; few where they are dear."""
+    """The kinds of numbers that say something of a recipe: the last of two levels alone; few where they are dear."""
     if SHAPES[name].rows > 1 and SHAPES[name].columns > 1:
         return ["special", "powers", "faint", "nan"]
     return [k for k in KINDS if k != "straddling" or SHAPES[name].scale == "float8_e4m3fn"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every change of every recipe is noticed by the second derivation, or listed with the reason why it changes nothing."""
+"""Every change of a recipe is noticed by the second derivation, or listed with the reason why it changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_change_of_a_recipe_is_noticed(name: str) -> None:
     """What is not must have a reason; and what is must have none, or the reason is no true one."""
     assert len(tried(name)) > 10, "a recipe without mutants proves nothing"
     unexplained = [what for what, seen in tried(name) if not seen and reason_of(name, what) is None]
-    assert len(unexplained) == UNSORTED.get(name, 0), unexplained
+    assert len(unexplained) <= UNSORTED.get(name, 0), unexplained
     assert [what for what, seen in tried(name) if seen and reason_of(name, what) is not None] == []
 
 
