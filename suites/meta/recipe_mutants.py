@@ -16,6 +16,7 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import CONSTANTS, INPUTS, STATISTICS, Blocks, Chain, Destination, Recipe
 from narrowgauge.reference import policies
 from narrowgauge.reference.quantize import quantize
@@ -140,7 +141,7 @@ def _other_destinations(destination: Destination) -> Iterator[tuple[str, Destina
         yield f"cast becomes {cast}", replace(destination, cast=cast)
 
 
-def _other_casts(name: str, format: str) -> Iterator[str]:
+def _other_casts(name: str | CastPolicy, format: str) -> Iterator[str]:
     """One named policy of each other meaning."""
     seen = {policies.resolve(name, format)}
     for other in policies.fitting(format):
