@@ -95,7 +95,7 @@ def _blocked(band: npt.NDArray[Any], blocks: Blocks, grid_columns: int) -> npt.N
 def amax_of(matrix: F32, blocks: Blocks, nan: str = "drop") -> F32:
     """The largest magnitude of each block: by patterns, which are ordered as magnitudes are, NaN above infinity."""
     grid = blocks.grid(*matrix.shape)
-    found, least = np.zeros(grid, np.uint32), np.full(grid, _MAGNITUDE if matrix.size else 0, np.uint32)
+    found, least = np.zeros(grid, np.uint32), np.full(grid, _MAGNITUDE if matrix.size else _INFINITY, np.uint32)
     for rows, places in _bands(matrix, blocks):
         magnitude = matrix[rows].view(np.uint32) & _MAGNITUDE
         if nan == "all":

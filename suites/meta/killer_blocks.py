@@ -52,6 +52,7 @@ def wrong_blocks(quantizer: Any, contracts: Any, coded: Any) -> Iterator[str]:
         try:
             yield from _blocks(quantizer, contracts, coded)
             yield from _extremes(quantizer, contracts)
+            yield from _alone(quantizer, contracts)
         finally:
             quantizer._BAND = usual
     yield from _of_tensor(quantizer, contracts, coded)
@@ -102,6 +103,27 @@ def _extremes(quantizer: Any, contracts: Any) -> Iterator[str]:
     nothing = quantizer.statistics(np.full((1, 2), NAN, np.float32), _recipe(contracts, contracts.TOKEN, steps)).found
     if nothing["min"].tolist() != [[0.0]]:
         yield "the least of nothing"
+
+
+#: of which rows the largest magnitude is sought, without a seed; what it is of blocks of 2, and of all
+UNSEEDED: tuple[tuple[Table, Table, float], ...] = (
+    ([[NAN, NAN, 1, NAN], [NAN, -3, NAN, NAN]], [[NAN, 1], [3, NAN]], 3),
+    ([[NAN, NAN]] * 3, [[NAN]] * 3, NAN),
+    ([[INF, INF], [0, 0], [INF, NAN]], [[INF], [0], [INF]], INF),
+)
+
+
+def _alone(quantizer: Any, contracts: Any) -> Iterator[str]:
+    """NaN, where nothing else is; of no elements 0."""
+    for matrix, of_blocks, of_all in UNSEEDED:
+        for blocks, want in ((contracts.Blocks(1, 2), of_blocks), (contracts.TENSOR, [[of_all]])):
+            recipe = _recipe(contracts, blocks, amax_nan="all")
+            found = quantizer.statistics(np.array(matrix, np.float32), recipe).found["amax"]
+            if not np.array_equal(found, np.array(want, np.float32), equal_nan=True):
+                yield f"the largest magnitude without a seed, of {blocks}"
+    nothing = quantizer.statistics(np.zeros((0, 2), np.float32), _recipe(contracts, contracts.TENSOR, amax_nan="all"))
+    if nothing.found["amax"].tolist() != [[0.0]]:
+        yield "the largest magnitude of nothing, without a seed"
 
 
 def _of_tensor(quantizer: Any, contracts: Any, coded: Any) -> Iterator[str]:

@@ -58,7 +58,6 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"vllm\.fp8_(native|per_token)_.*", r"minimum \[2\]: recip becomes recip_(or_zero|approx)"),
         (r"aiter\.fp8_hip_group", r"encode \[1\]: recip_approx becomes recip(_or_zero)?"),
         (r"vllm\.nvfp4", r"sixth \[1\]: recip_approx becomes recip(_or_zero)?"),
-        (r"vllm\.nvfp4_emulated", r"encode \[1\]: recip_or_zero becomes recip"),
         (r"vllm\.input_to_float8", r"scale \[1\]: recip becomes recip_approx"),
     ),
     "both levels together are about amax / 6, which is no zero where the block's scale is none": (
@@ -78,10 +77,6 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
         (r"(vllm|sglang)\.fp8_block_ue8m0", r"scale .* becomes \('at_least_or_nan', 0\.0001000.*"),
         (r"vllm\.fp8_native_group_ue8m0", r"minimum \[1\]: \('mul', 512.0\) becomes \('mul', 512.5\)"),
-        (
-            r"vllm\.mxfp8_(torch|triton)",
-            r"scale \[1\]: (without )?\('at_least_or_nan', \S*\)( becomes \('at_least_or_nan', .*)?",
-        ),
         (r"quark\.mxfp4_even|vllm\.mxfp4_cuda", r"scale .*: \('mul', 0.25\) becomes \('mul', 0.250.*"),
         (r"vllm\.mxfp4_cuda", r"scale .*: \('not_finite_to', .* becomes \('not_finite_to', 8\.51.*"),
         (

@@ -122,7 +122,8 @@ EQUIVALENT_FOR: dict[str, dict[str, tuple[str, ...]]] = {
             "down * r becomes down / r",
             "grid_columns * c becomes grid_columns / c",
             "if recipe.scale_format == 'float32' is never so",
-            "2143289344 becomes 2143289345 in found[found > _INFINITY] = 2143289344",
+            "2143289344 becomes 2143289345 in found[(found > _INFINITY) | (nan == 'all') & (least > _INFINITY)] = "
+            "2143289344",
         ),
         "reference.steps": ("if format_name == 'float32' is never so",),
     },
