@@ -124,7 +124,7 @@ RECIPES = (
         ),
         # fminf alone: NaN becomes +bound
         element=("x", ("mul", "encode"), ("at_most", "bound")),
-        source=f"{_CSRC}/per_token_group_quant.cuh:54-57,277-407",
+        source=f"{_CSRC}/per_token_group_quant.cuh:54-57, 277-407",
     ),
     # __hmin2_nan keeps NaN
     _group_ue8m0("bfloat16", "at_most_or_nan"),

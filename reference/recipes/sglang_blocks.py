@@ -65,21 +65,17 @@ RECIPES = (
         (*_BY_SIGN, ("round", "source"), ("zero_to", -0.0)),
         f"{_MXFP4}:25-75 (CUDA; eager, in the format of x)",
     ),
-    _mxfp4(
-        "mxfp4_rne",
-        32,
-        CastPolicy(nan="zero", negative_zero="drop"),
-        # NaN as bits becomes an infinity
-        (
-            "amax",
-            ("at_least_or_nan", 2.0**-126),
-            ("even_pow2", 1),
-            ("mul", 0.25),
-            ("at_most_or_nan", 2.0**127),
-            ("at_least_or_nan", 2.0**-127),
-        ),
-        _BY_SIGN,
-        f"{SGLANG}, fp8_utils.py:2097-2132 (ROCm)",
+    Recipe(
+        name="sglang.mxfp4_rne",
+        blocks=group(32),
+        destinations=(Destination("float4_e2m1fn", 6.0, CastPolicy(nan="zero", negative_zero="drop")),),
+        amax_nan="keep",
+        # by bits, NaN becomes an infinity
+        steps=(("scale", ("amax", ("even_pow2", 1), ("mul", 0.25))),),
+        element=("x", ("div", "stored")),
+        scale_format=E8M0,
+        scale_cast="e8m0_floor",
+        source=f"{SGLANG}, fp8_utils.py:2097-2132 (ROCm)",
     ),
     _mxfp4(
         "fp4_kv_block16",

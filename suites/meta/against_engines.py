@@ -1,10 +1,10 @@
 """Every recipe of an engine against the engine's own source, where that runs without a GPU.
 
-Run: ``python -m narrowgauge.suites.meta.against_engines [RECIPE ...]``. It asks for torch and Triton, and for vLLM and
-SGLang where they can be found; of these it reads single files (``suites.meta.engines.loading``), so that unpacked wheels
-in the path are enough. What torch computes runs on the CPU; a Triton kernel runs as compiled for an AMD target, by the
-emulator. Each line is a recipe: what was compared and what differs, or why nothing was. It ends with 1 where anything
-differs.
+Run: ``python -m narrowgauge.suites.meta.against_engines [--page FILE] [RECIPE ...]``. It asks for torch and Triton, and
+for vLLM and SGLang where they can be found; of these it reads single files (``suites.meta.engines.loading``), so that
+unpacked wheels in the path are enough. What torch computes runs on the CPU; a Triton kernel runs as compiled for a
+target, by the emulator. Each line is a recipe: what was compared and what differs, or why nothing was. It ends with 1
+where anything differs. ``--page`` writes the same as docs/recipes-checked.md has it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 
@@ -28,7 +30,7 @@ from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.suites.meta.engines.calls import FNUZ, NVIDIA, OCP, TORCH, Array, Call
 from narrowgauge.suites.meta.engines.loading import folder_of
-from narrowgauge.suites.meta.engines.unrun import UNRUN
+from narrowgauge.suites.meta.engines.unrun import UNRUN, of_engines
 
 ENGINES = ("vllm", "sglang")
 DEVICES = (TORCH, OCP, FNUZ, NVIDIA)
@@ -113,48 +115,59 @@ def compared(call: Call, source: str) -> Count:
 def _add(
     count: Count, name: str, x: Coded, got: Mapping[str, Array], want: dict[str, Coded], given: Mapping[str, Array]
 ) -> None:
+    """Compare what a call returned, by codes or by the values that it returns instead."""
     codes = want.pop("codes")
     if "dequantized" in got:
-        part = np.repeat(to_float32(want["scale"]) / given["global_scale"], 16, axis=1)
-        differs = _numbers(got["dequantized"], to_float32(codes) * part)
+        theirs, ours = (
+            got["dequantized"],
+            to_float32(codes) * np.repeat(to_float32(want.pop("scale")) / given["global_scale"], 16, axis=1),
+        )
+        differs = _numbers(theirs, ours)
     elif "values" in got:
-        differs = _numbers(got["values"], to_float32(codes))
+        theirs, ours = got["values"], to_float32(codes)
+        differs = _numbers(theirs, ours)
     else:
-        differs = _codes(got["codes"], codes)
+        theirs, ours = got["codes"], codes.data
+        differs = _codes(theirs, codes)
     count.elements += differs.size
     count.differing += int(differs.sum())
-    if differs.any() and not count.example:
-        row, column = (int(i) for i in np.argwhere(differs)[0])
-        theirs = next(got[k] for k in ("dequantized", "values", "codes") if k in got)[row, column]
-        count.example = (
-            f"{name}[{row}, {column}]: x {to_float32(x)[row, column]!r}, {theirs!r} not {codes.data[row, column]!r}"
-        )
+    _example(
+        count,
+        f"{name}, x {to_float32(x)[tuple(np.argwhere(differs)[0])]:.9g}" if differs.any() else "",
+        differs,
+        theirs,
+        ours,
+    )
     for key, value in want.items():
-        if "dequantized" in got:
-            continue
-        wrong = _numbers(got["scale values"], to_float32(value)) if "values" in got else _codes(got[key], value)
+        beside = got["scale values"] if "values" in got else got[key]
+        wrong = _numbers(beside, to_float32(value)) if "values" in got else _codes(beside, value)
         count.others += wrong.size
         count.others_differing += int(wrong.sum())
-        if wrong.any() and not count.example:
-            row, column = (int(i) for i in np.argwhere(wrong)[0])
-            count.example = f"{name} {key}[{row}, {column}]: {got.get(key, got.get('scale values'))[row, column]!r} not {value.data[row, column]!r}"  # type: ignore[index]
+        _example(count, f"{name}, {key}", wrong, beside, value.data)
+
+
+def _example(count: Count, where: str, wrong: Array, theirs: Array, ours: Array) -> None:
+    """The first place that differs, where there is none yet."""
+    if wrong.any() and not count.example:
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+        count.example = f"{where}: [{row}, {column}] is {theirs[row, column]}, not {ours[row, column]}"
 
 
 def _numbers(got: Array, want: Array) -> Array:
     """Bit for bit, NaN as a class."""
     same = np.asarray(got, np.float32).view(np.uint32) == np.asarray(want, np.float32).view(np.uint32)
-    return ~(same | (np.isnan(got) & np.isnan(want)))
+    return np.asarray(~(same | (np.isnan(got) & np.isnan(want))))
 
 
 def _codes(got: Array, want: Coded) -> Array:
     if want.format == "float32":
         return _numbers(got, to_float32(want))
     if want.format == "int32":
-        return np.asarray(got, np.int64) != decode_values(want).astype(np.int64)
+        return np.asarray(np.asarray(got, np.int64) != decode_values(want).astype(np.int64))
     mask = format_named(want.format).code_count - 1
     theirs, ours = np.asarray(got).astype(np.int64) & mask, np.asarray(want.data).astype(np.int64) & mask
     numbers = to_float32(Coded(want.format, theirs.astype(want.data.dtype)))
-    return ~((theirs == ours) | (np.isnan(numbers) & np.isnan(to_float32(want))))
+    return np.asarray(~((theirs == ours) | (np.isnan(numbers) & np.isnan(to_float32(want)))))
 
 
 def run(device: str, wanted: list[str]) -> Iterator[Count]:
@@ -177,21 +190,24 @@ def main(arguments: list[str]) -> int:
         for count in run(arguments[1], arguments[2:]):
             print(json.dumps(asdict(count)), flush=True)
         return 0
+    page = Path(arguments[1]) if arguments[:1] == ["--page"] else None
+    wanted = arguments[2:] if page else arguments
     print(", ".join(f"{name} {version}" for name, version in versions().items()))
-    seen, wrong = set(), 0
+    counts: list[Count] = []
+    ended = 0
     for device in DEVICES:
-        command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--device", device, *arguments]
+        command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--device", device, *wanted]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        counts = [Count(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
-        for count in counts:
-            seen.add(count.recipe)
-            wrong += count.differing + count.others_differing + bool(count.refused)
-            print(line_of(count), flush=True)
-        wrong += done.returncode
-    for name in RECIPES:
-        if name not in seen and (not arguments or name in arguments):
-            print(f"{name:38} not run: {UNRUN.get(name) or 'its engine is not installed'}")
-    return int(wrong > 0)
+        found = [Count(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
+        print("\n".join(line_of(count) for count in found), flush=True)
+        counts, ended = counts + found, ended + done.returncode
+    seen = {count.recipe for count in counts}
+    missing = {name: UNRUN.get(name, "its engine is not installed") for name in of_engines(RECIPES) if name not in seen}
+    for name, reason in missing.items() if not wanted else ():
+        print(f"{name:38} not run: {reason}")
+    if page:
+        page.write_text(page_of(counts, missing))
+    return int(bool(ended) or any(c.differing or c.others_differing or c.refused for c in counts))
 
 
 def line_of(count: Count) -> str:
@@ -199,12 +215,41 @@ def line_of(count: Count) -> str:
     head = f"{count.recipe:38} {count.format:16} {count.source:9} {count.device:7}"
     if count.refused:
         return f"{head} refused: {count.refused}"
-    said = f"{head} {count.elements:7} codes, {count.differing} differ; {count.others:6} others, {count.others_differing} differ"
-    return (
-        said
-        + (f" (left out: {count.left_out})" if count.left_out else "")
-        + (f" {count.example}" if count.example else "")
-    )
+    others = f"{count.others_differing} of {count.others} others"
+    said = f"{head} {count.differing} of {count.elements} codes and {others} differ"
+    more = (f"left out: {count.left_out}" if count.left_out else "", count.example)
+    return "; ".join((said, *filter(None, more)))
+
+
+def page_of(counts: list[Count], missing: Mapping[str, str]) -> str:
+    """docs/recipes-checked.md: versions, what was run, and what was not."""
+    rows = [
+        "# Engines' recipes against the engines' own sources",
+        "",
+        "Written by `python -m narrowgauge.suites.meta.against_engines --page docs/recipes-checked.md`, "
+        f"{datetime.now(UTC):%Y-%m-%d}: "
+        + ", ".join(f"{name} {version}" for name, version in versions().items())
+        + ". cpu: torch on x86; the others: Triton kernels as compiled for that target, run by the emulator. NaN is "
+        "one code. Inputs: the named rows of the suites.",
+        "",
+        "| recipe | to | from | on | codes | differ | scales and more | differ | left out |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for key, found in _together(counts).items():
+        sources = ", ".join(count.source for count in found)
+        sums = [sum(getattr(c, n) for c in found) for n in ("elements", "differing", "others", "others_differing")]
+        left = found[0].refused or found[0].left_out
+        rows.append("| " + " | ".join((key[0], key[1], sources, key[2], *map(str, sums), left)) + " |")
+    rows += ["", "## Not run", "", "| recipe | why |", "|---|---|"]
+    return "\n".join([*rows, *(f"| {name} | {reason} |" for name, reason in missing.items()), ""])
+
+
+def _together(counts: list[Count]) -> dict[tuple[str, str, str], list[Count]]:
+    """Counts of one call, whatever the source."""
+    found: dict[tuple[str, str, str], list[Count]] = {}
+    for count in counts:
+        found.setdefault((count.recipe, count.format, count.device), []).append(count)
+    return found
 
 
 if __name__ == "__main__":

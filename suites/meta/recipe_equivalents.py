@@ -18,12 +18,12 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "elements are held to the bound before, or come to it but for a rounding: where casts part, none arrives": (
         (
-            r"vllm\.fp8_.*|vllm\.input_to_float8|sglang\.(fp8_(per|gr|nat).*|fp8_block|mxfp8_kv)"
+            r"vllm\.fp8_.*|vllm\.input_to_float8|sglang\.(fp8_(per|gr(?!oup_ue8m0_)|nat).*|fp8_block|mxfp8_kv)"
             r"|(triton_kernels|modelopt)\.mxfp8|aiter\.fp8_hip_group",
             r"float8_e4m3fn(uz)?: cast becomes (amd_native_clamped|(ocp|fnuz)_nonsaturate|triton_amd_fnuz)",
         ),
         (
-            r"vllm\.fp8_native_.*|sglang\.(fp8_native_token|mxfp8_kv)|modelopt\.mxfp8",
+            r"vllm\.fp8_native_(?!static|token_bounded).*|sglang\.(fp8_native_token|mxfp8_kv)|modelopt\.mxfp8",
             r"element .*: without \('clamp_keep_nan', 'bound'\)",
         ),
         (
@@ -40,7 +40,7 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "the largest block is the tensor's, whose scale comes to 448, or the scale is held to it": (
-        (r"(nvidia|vllm)\.nvfp4_.*", r"scale cast becomes (ocp_nonsaturate|amd_native_clamped)"),
+        (r"(nvidia|vllm)\.nvfp4_(?!kv|ds_mla).*", r"scale cast becomes (ocp_nonsaturate|amd_native_clamped)"),
     ),
     "a limit that is rounded to the same code": (
         (r"ocp\.mxint8", r"element .* becomes \('clamp_keep_nan', 127.1.*"),
@@ -58,7 +58,6 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"vllm\.fp8_(native|per_token)_.*", r"minimum \[2\]: recip becomes recip_(or_zero|approx)"),
         (r"aiter\.fp8_hip_group", r"encode \[1\]: recip_approx becomes recip(_or_zero)?"),
         (r"vllm\.nvfp4", r"sixth \[1\]: recip_approx becomes recip(_or_zero)?"),
-        (r"vllm\.nvfp4_emulated", r"encode \[1\]: recip_or_zero becomes recip"),
         (r"vllm\.input_to_float8", r"scale \[1\]: recip becomes recip_approx"),
     ),
     "both levels together are about amax / 6, which is no zero where the block's scale is none": (
@@ -69,7 +68,7 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "one block holds the whole tensor": (
         (r".*\.(fp8_(per|native)_tensor.*|int8_tensor)", r"scale \[0\]: from tensor_amax"),
-        (r"vllm\.input_to_float8", r"encode \[0\]: from tensor_amax"),
+        (r"vllm\.input_to_float8", r"reciprocal \[0\]: from tensor_amax"),
     ),
     "what is stored is a power of two, and below the least it is the least": (
         (
@@ -78,10 +77,6 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
         (r"(vllm|sglang)\.fp8_block_ue8m0", r"scale .* becomes \('at_least_or_nan', 0\.0001000.*"),
         (r"vllm\.fp8_native_group_ue8m0", r"minimum \[1\]: \('mul', 512.0\) becomes \('mul', 512.5\)"),
-        (
-            r"vllm\.mxfp8_(torch|triton)",
-            r"scale \[1\]: (without )?\('at_least_or_nan', \S*\)( becomes \('at_least_or_nan', .*)?",
-        ),
         (r"quark\.mxfp4_even|vllm\.mxfp4_cuda", r"scale .*: \('mul', 0.25\) becomes \('mul', 0.250.*"),
         (r"vllm\.mxfp4_cuda", r"scale .*: \('not_finite_to', .* becomes \('not_finite_to', 8\.51.*"),
         (
@@ -106,7 +101,7 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"vllm\.fp8_group_ue8m0_(packed_bf16|registers)", r"scale .*: ceil_pow2 becomes exp2_ceil_log2"),
     ),
     "rounding to 16 bits has the last word": (
-        (r"vllm\.input_to_float8", r"encode .* becomes \('at_least_or_nan', 1\.0009.*"),
+        (r"vllm\.input_to_float8", r"reciprocal .* becomes \('at_least_or_nan', 1\.0009.*"),
         (r"vllm\.input_to_float8", r"element .*: \('clamp_keep_nan', 'bound'\) before \('round', 'source'\)"),
     ),
     "an integer has no NaN: 0 times infinity becomes 0, as 0 times 0 does": (

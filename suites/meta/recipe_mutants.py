@@ -104,7 +104,7 @@ def _other_steps(step: Any, known: Sequence[str]) -> Iterator[Any]:
         elif name == "even_pow2":  # a number of bits
             others = [operand + 1, operand + 2]
         else:
-            others = [operand * A_LITTLE, operand * HALF]
+            others = [o for o in (operand * A_LITTLE, operand * HALF) if o != operand]
         yield from ((name, o) for o in others)
 
 

@@ -229,12 +229,12 @@ def test_explain_in_the_user_s_own_words(asked: str, title: str, capsys: pytest.
         ("cast.tie_away", "did you mean cast.ties_away"),
         ("cast.overflow_saturate", "did you mean cast.overflow_saturates"),  # no symptom, though it holds "saturate"
         ("scale.448_for_fnu", "did you mean scale.448_for_fnuz"),
-        ("qqq", "known: aiter.fp8_hip_group, aiter.fp8_hip_token, aiter."),
+        ("qqq", "known: aiter.dynamic_per_token_quant_fp8_i8, aiter.fp8_hip_group, aiter."),
         (
             "finance on behalf of a gulp",
-            "known: aiter.fp8_hip_group, aiter.fp8_hip_token, aiter.",
+            "known: aiter.dynamic_per_token_quant_fp8_i8, aiter.fp8_hip_group, aiter.",
         ),  # "nan", "half" and "ulp" are in it, but no words
-        ("", "known: aiter.fp8_hip_group, aiter.fp8_hip_token, aiter."),
+        ("", "known: aiter.dynamic_per_token_quant_fp8_i8, aiter.fp8_hip_group, aiter."),
     ],
 )
 def test_explain_what_is_not_known(asked: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:

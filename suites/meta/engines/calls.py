@@ -35,6 +35,11 @@ def finite(numbers: Array) -> Array:
     return np.asarray(np.isfinite(numbers).all(axis=1))
 
 
+def fixed(function: Callable[..., Mapping[str, Array]], **values: Any) -> Run:
+    """A run with further arguments."""
+    return lambda x, given: function(x, given, **values)
+
+
 def raw(tensor: Any) -> Array:
     """A tensor's codes, and float32 as numbers."""
     import torch

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from narrowgauge.suites.meta.engines.calls import FNUZ, NVIDIA, TORCH, WIDE, Array, Call, finite, grid, nibbles, raw
+from narrowgauge.suites.meta.engines.calls import (
+    FNUZ,
+    NVIDIA,
+    TORCH,
+    WIDE,
+    Array,
+    Call,
+    finite,
+    fixed,
+    grid,
+    nibbles,
+    raw,
+)
 from narrowgauge.suites.meta.engines.loading import Engine
 
 PACKAGE = "sglang"
@@ -133,7 +145,12 @@ def _triton(engine: Engine, device: str) -> Iterator[Call]:
         ("row_major", {}),
         ("column_major", {"column_major_scales": True}),
     ):
-        yield Call(f"sglang.fp8_group_triton_{name}", own, device, lambda x, given, how=how: groups(x, dtype, **how))
+        yield Call(
+            f"sglang.fp8_group_triton_{name}",
+            own,
+            device,
+            fixed(lambda x, given, how: groups(x, dtype, **how), how=how),
+        )
 
     def columns(x: Any, given: Any) -> Mapping[str, Array]:
         """The kernel itself: its wrapper packs the scales."""
@@ -199,6 +216,6 @@ def _values_of(engine: Engine, device: str, own: str, dtype: Any) -> Iterator[Ca
             f"sglang.kv_fp8_commit{name}",
             own,
             device,
-            lambda x, given, tensor=tensor: commit(x, given["scale"], tensor),
+            fixed(lambda x, given, tensor: commit(x, given["scale"], tensor), tensor=tensor),
             WIDE[:2],  # the emulator has no division of float16
         )

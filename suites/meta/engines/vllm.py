@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from narrowgauge.suites.meta.engines.calls import (
     Array,
     Call,
     finite,
+    fixed,
     grid,
     nibbles,
     raw,
@@ -105,8 +107,9 @@ def _torch(engine: Engine, device: str) -> Iterator[Call]:
             f"vllm.fp8_block{name}",
             "float8_e4m3fn",
             TORCH,
-            lambda x, given, ue8m0=ue8m0: _pair(
-                blocks.per_block_cast_to_fp8(x, [128, 128], ue8m0), x, -(-len(x) // 128)
+            fixed(
+                lambda x, given, ue8m0: _pair(blocks.per_block_cast_to_fp8(x, [128, 128], ue8m0), x, -(-len(x) // 128)),
+                ue8m0=ue8m0,
             ),
         )
     mxfp8, nvfp4 = engine.module(f"{_UTILS}mxfp8_utils"), engine.module(f"{_UTILS}nvfp4_emulation_utils")
@@ -160,15 +163,17 @@ def _native(engine: Engine) -> Iterator[Call]:
             use_ue8m0=ue8m0,
             num_token_padding=None,
             column_major_scales=False,
-            _quantize_group_native=lambda x: module.QuantFP8._quantize_group_native(layer, x),
         )
+        layer._quantize_group_native = partial(module.QuantFP8._quantize_group_native, layer)
         codes, made = module.QuantFP8.forward_native(layer, x, scale, bound)
         return {"codes": raw(codes)} | (
             {} if scale is not None else {"scale": grid(made, 1 if kind == "tensor" else len(x))}
         )
 
     for kind in ("tensor", "token"):
-        yield Call(f"vllm.fp8_native_{kind}", "float8_e4m3fn", TORCH, lambda x, given, kind=kind: forward(x, kind))
+        yield Call(
+            f"vllm.fp8_native_{kind}", "float8_e4m3fn", TORCH, fixed(lambda x, given, kind: forward(x, kind), kind=kind)
+        )
     yield Call(
         "vllm.fp8_native_token_bounded",
         "float8_e4m3fn",
@@ -180,7 +185,7 @@ def _native(engine: Engine) -> Iterator[Call]:
             f"vllm.fp8_native_group{name}",
             "float8_e4m3fn",
             TORCH,
-            lambda x, given, ue8m0=ue8m0: forward(x, "group_128", ue8m0=ue8m0),
+            fixed(lambda x, given, ue8m0: forward(x, "group_128", ue8m0=ue8m0), ue8m0=ue8m0),
         )
     yield Call(
         "vllm.fp8_native_static_tensor",
@@ -227,7 +232,9 @@ def _triton(engine: Engine, device: str) -> Iterator[Call]:
             f"vllm.fp8_group_triton{name}",
             own,
             device,
-            lambda x, given, ue8m0=ue8m0: _pair(fp8.per_token_group_quant_fp8(x, 128, use_ue8m0=ue8m0), x),
+            fixed(
+                lambda x, given, ue8m0: _pair(fp8.per_token_group_quant_fp8(x, 128, use_ue8m0=ue8m0), x), ue8m0=ue8m0
+            ),
         )
 
     def heads(x: Any, dtype: Any) -> Mapping[str, Array]:
@@ -314,12 +321,16 @@ def _shifted(engine: Engine, device: str) -> Iterator[Call]:
             f"vllm.triton_kernels_mxfp4{on}",
             "float4_e2m1fn",
             device,
-            lambda x, given, mode=mode: packed(carried.downcast_to_mxfp(x, _dtype("uint8"), 1, mode), x),
+            fixed(lambda x, given, mode: packed(carried.downcast_to_mxfp(x, _dtype("uint8"), 1, mode), x), mode=mode),
         )
         for name in ("float8_e4m3fn", "float8_e5m2"):
             yield Call(
                 f"triton_kernels.mxfp8{on}",
                 name,
                 device,
-                lambda x, given, mode=mode, name=name: _pair(carried.downcast_to_mxfp(x, _dtype(name), 1, mode), x),
+                fixed(
+                    lambda x, given, mode, name: _pair(carried.downcast_to_mxfp(x, _dtype(name), 1, mode), x),
+                    mode=mode,
+                    name=name,
+                ),
             )
