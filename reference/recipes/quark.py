@@ -17,6 +17,8 @@ _TOP: tuple[str, Chain] = ("top", ("bound", "floor_pow2"))
 _ROUND: Step = ("round", "source")
 
 
+#: 2^128 over the largest power of two of the elements
+_INFINITE: tuple[str, Chain] = ("infinite", ("top", ("rdiv", 2.0**127), ("mul", 2.0)))
 #: what elements are divided by, which may lie below what is stored for it
 _STORED: tuple[str, Chain] = ("scale", ("power", ("at_least_or_nan", 2.0**-126)))
 
@@ -42,15 +44,10 @@ def _mxint8(name: str, *steps: tuple[str, Chain]) -> Recipe:
     return replace(_mx(f"mxint8_{name}", (MXINT8,), *steps, encode), element=element, reader=SIXTY_FOURTHS)
 
 
-def _by_logarithm(step: str) -> tuple[tuple[str, Chain], ...]:
+def _by_logarithm(step: str, *beyond: Step) -> tuple[tuple[str, Chain], ...]:
     """In the format of x. A power of 0 becomes float32's epsilon; of an infinite amax nothing is left."""
-    chain: Chain = ("amax", (step, "source"), ("div", "top"), ("not_finite_to", "infinite"), _ROUND)
-    return (
-        NAN_UNLESS_FINITE,
-        _TOP,
-        ("infinite", ("top", ("rdiv", 2.0**127), ("mul", 2.0))),
-        ("power", (*chain, ("zero_to", 2.0**-23), ("add", "nan"))),
-    )
+    chain: Chain = ("amax", (step, "source"), ("div", "top"), *beyond, _ROUND, ("zero_to", 2.0**-23), ("add", "nan"))
+    return NAN_UNLESS_FINITE, _TOP, *((_INFINITE,) if beyond else ()), ("power", chain)
 
 
 def _int8_by_logarithm(step: str) -> tuple[tuple[str, Chain], ...]:
@@ -79,7 +76,7 @@ RECIPES = (
     _even("mx_even_2", 2, "float6_e3m2fn", "float8_e5m2"),
     _even("mx_even_3", 3, "float6_e2m3fn", "float8_e4m3fn"),
     _mx("mx_floor", _FLOATS, *_by_logarithm(_FLOOR)),
-    _mx("mx_ceil", _FLOATS, *_by_logarithm(_CEIL)),
+    _mx("mx_ceil", _FLOATS, *_by_logarithm(_CEIL, ("not_finite_to", "infinite"))),
     _mxint8("even", NAN_WHERE_AMAX_IS, _by_bits(8)),
     _mxint8("floor", *_int8_by_logarithm(_FLOOR)),
     _mxint8("ceil", *_int8_by_logarithm(_CEIL)),

@@ -56,6 +56,7 @@ def wrong_blocks(quantizer: Any, contracts: Any, coded: Any) -> Iterator[str]:
         finally:
             quantizer._BAND = usual
     yield from _of_tensor(quantizer, contracts, coded)
+    yield from _of_source(quantizer, contracts, coded)
     yield from _stored(quantizer, contracts, coded)
     yield from _given(quantizer, contracts, coded)
 
@@ -145,6 +146,20 @@ def _of_tensor(quantizer: Any, contracts: Any, coded: Any) -> Iterator[str]:
         )
         if quantizer.quantize(one, rounding, "int8")["scale"].data.view(np.float32).tolist() != [[want]]:
             yield f"rounded to {source}"
+
+
+def _of_source(quantizer: Any, contracts: Any, coded: Any) -> Iterator[str]:
+    """The distance from 1 to the next number, and the least normal one, of x's own format."""
+    for source, storage, epsilon, least in (
+        ("bfloat16", "<u2", 2.0**-7, 2.0**-126),
+        ("float16", "<u2", 2.0**-10, 2.0**-14),
+        ("float32", "<u4", 2.0**-23, 2.0**-126),
+    ):
+        x = coded.Coded(source, np.zeros((1, 1), storage))
+        for name, want in (("epsilon", epsilon), ("least_normal", least)):
+            recipe = _recipe(contracts, contracts.TOKEN, (("scale", ("amax", ("add", name))),))
+            if quantizer.quantize(x, recipe, "int8")["scale"].data.view(np.float32).tolist() != [[want]]:
+                yield f"{name} of {source}"
 
 
 def _stored(quantizer: Any, contracts: Any, coded: Any) -> Iterator[str]:

@@ -66,6 +66,9 @@ STEPS: tuple[tuple[str, tuple[Any, ...], dict[float, float]], ...] = (
     # the float32 logarithm of 4 + 2^-6 is above 2, in bfloat16 it is 2
     ("exp2_ceil_log2_in", ("bfloat16",), {4.015625: 4.0, 4.03125: 8.0, 1.0: 1.0, 3.0: 4.0, 0.0: 0.0, NAN: NAN}),
     ("exp2_ceil_log2_in", ("float32",), {4.015625: 8.0, ABOVE_16: 16.0}),
+    # that of 4 - 2^-7 is below 2, in bfloat16 it is 2
+    ("exp2_floor_log2_in", ("bfloat16",), {3.9921875: 4.0, 3.984375: 2.0, 1.0: 1.0, 5.0: 4.0, 0.0: 0.0, NAN: NAN}),
+    ("exp2_floor_log2_in", ("float32",), {3.9921875: 2.0, BELOW_16: 16.0}),
     ("abs", (), {-2.0: 2.0, 3.0: 3.0, -0.0: 0.0, -INF: INF, NAN: NAN}),
     ("rint", (), {0.5: 0.0, 1.5: 2.0, 2.5: 2.0, -0.5: -0.0, 0.49999997: 0.0}),
     ("half_away", (), {0.5: 1.0, 1.5: 2.0, 2.5: 3.0, -0.5: -1.0, -2.5: -3.0, 0.49999997: 0.0, 8388609.0: 8388609.0}),

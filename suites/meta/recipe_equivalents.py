@@ -46,6 +46,21 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
         (r"ocp\.mxint8", r"element .* becomes \('clamp_keep_nan', 127.1.*"),
         (r"vllm\.int8_group.*", r"element .* becomes \('at_least', -128.125\)"),
     ),
+    "0 or a NaN is added, and the sign of a scale is not looked at": (
+        (r"ocp\..*", r"scale \[\d\]: \('add', 'nan'\) (becomes \('r?sub', 'nan'\)|before \('mul', .*\))"),
+    ),
+    "a power of two is rounded by no rule": (
+        (r"ocp\..*", r"scale cast becomes (gfloat_saturate|ptx_ue8m0_rp_satfinite|e8m0_even|e8m0_nearest)"),
+    ),
+    "nothing is rounded by a product with 1, and what is stored is rounded down": (
+        (r"ocp\.mxint8", r"scale \[1\]: (without floor_pow2|\('mul', 1.0\) before floor_pow2)"),
+    ),
+    "a power of two times a little more is stored as that power": (
+        (
+            r"ocp\..*",
+            r"scale \[2\]: \('mul', (.*)\) becomes \('mul', (0\.0039[1-9].*|3\.05[4-9].*|\d\.(250|062[56]|000)\d+)\)",
+        ),
+    ),
     "the reciprocal of a number that is neither zero nor so small or large that it would not be normal": (
         (
             r"vllm\.fp8_group.*|sglang\.fp8_(block|group_triton_row_major)|vllm\.fp8_(block|native_t).*|vllm\.int8_group",
