@@ -24,7 +24,7 @@ from narrowgauge.reference.matrices import Make, Reals, as_source, bound_of, loc
 from narrowgauge.reference.quantize import block_values, statistics
 from narrowgauge.reference.steps import named
 
-#: elements along an axis of a block that takes the whole axis
+#: elements along an axis of a block that takes the whole axis, at most; twice as many such a block may have
 FREE = 128
 #: blocks side by side, where they are not all in one row
 ACROSS = 4
@@ -64,8 +64,8 @@ def tiles_of(claim: Claim, whole: bool = False) -> Tiles:
     blocks = blocks_of(claim) or TOKEN
     if blocks_of(claim) is None:  # nothing is known: a row of 128 has whole groups of every size in use
         return Tiles(1, 128, 1)
-    columns = blocks.columns or min(FREE, max(1, LARGE // (blocks.rows or FREE)))
-    rows = blocks.rows or min(FREE, max(1, LARGE // columns))
+    columns = blocks.columns or min(FREE, max(1, 2 * FREE // (blocks.rows or FREE)))
+    rows = blocks.rows or min(FREE, max(1, 2 * FREE // columns))
     if blocks.ragged and rows * columns > LARGE and not whole:
         return Tiles(1, columns, 0)
     return Tiles(rows, columns, 1 if not blocks.columns else ACROSS if blocks.rows else 0)
@@ -83,11 +83,14 @@ def large_and_local(claim: Claim) -> bool:
 
 
 def lanes(tiles: Tiles) -> list[int]:
-    """Each place of a block; of a large one its corners, the middles of its sides, its middle."""
-    if tiles.size <= LARGE:
+    """Each place of a block; of one with many rows its corners, the middles of its sides, its middle, and where it is not
+    large a place in each column."""
+    if tiles.size <= FREE:
         return list(range(tiles.size))
     rows, columns = (sorted({0, size // 2, size - 1}) for size in (tiles.rows, tiles.columns))
-    return [r * tiles.columns + c for r in rows for c in columns]
+    each = range(tiles.columns if tiles.size <= LARGE else 0)
+    found = {(r, c) for r in rows for c in columns} | {(c % tiles.rows, c) for c in each}
+    return sorted(r * tiles.columns + c for r, c in found)
 
 
 # --- ties ------------------------------------------------------------------------------------------------------------
