@@ -83,8 +83,8 @@ def large_and_local(claim: Claim) -> bool:
 
 
 def lanes(tiles: Tiles) -> list[int]:
-    """Each place of a block; of one with many rows its corners, the middles of its sides, its middle, and where it is not
-    large a place in each column."""
+    """Each place of a block. Of one with many rows: corners, middles of sides and middle, and where it is not large, a
+    place in each column."""
     if tiles.size <= FREE:
         return list(range(tiles.size))
     rows, columns = (sorted({0, size // 2, size - 1}) for size in (tiles.rows, tiles.columns))
