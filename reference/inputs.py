@@ -196,7 +196,7 @@ _SHAPES = _quantizers(
         (f"shape_{r}x{c}", "standard", matrices.divides(r, c), matrices.shape(r, c), "each block at its own magnitude")
         for r, c in ((1, 1), (1, 16), (3, 129), (7, 2880), (257, 384))
     ),
-    ("wide", "standard", matrices.divides(0, 5120), matrices.wide, "5,120 columns"),
+    ("wide", "standard", matrices.divides(8, 5120), matrices.wide, "5,120 columns"),
     ("tall", "exhaustive", _any, matrices.fitting(65_600, 32), "more rows than a grid's second axis may have"),
 )
 _BLOCKS = _quantizers(

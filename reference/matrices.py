@@ -5,7 +5,7 @@ What a block itself holds (each special, each tie, each amax) is in ``packed``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -89,15 +89,15 @@ def quantizer_rows(columns: int, bound: float, fmt: Format) -> Rows:
 
 
 def named_rows(columns: int) -> Make:
-    """``quantizer_rows`` as a matrix."""
+    """``quantizer_rows`` as a matrix, with as many more columns as blocks need to divide it."""
 
     def make(claim: Claim) -> Coded:
         fmt = format_named(claim.format)
-        rows = quantizer_rows(columns, bound_of(claim), fmt)
-        x = as_source(np.stack(list(rows.values())), claim)
+        rows = quantizer_rows(fit(1, columns, claim)[1], bound_of(claim), fmt)
+        x = as_source(_whole(list(rows.values()), claim), claim)
         source = format_named(claim.source)
         # float64 has no signalling NaN to give: it is written as a pattern, into a row of noise.
-        x.data[list(rows).index("a signalling NaN"), columns // 2] = (
+        x.data[list(rows).index("a signalling NaN"), x.shape[1] // 2] = (
             ((1 << source.exponent) - 1) << source.mantissa
         ) | 1
         return x
@@ -107,10 +107,16 @@ def named_rows(columns: int) -> Make:
 
 def finite(claim: Claim) -> Coded:
     """The rows whose largest magnitudes are near 1: where all of a tensor shares a scale, the rest hides them."""
-    rows = quantizer_rows(128, bound_of(claim), format_named(claim.format))
+    rows = quantizer_rows(fit(1, 128, claim)[1], bound_of(claim), format_named(claim.format))
     kept = [name for name in rows if name.startswith("largest ") or name in ("zeros", "negative zeros", "ones")]
     tiny = {f"2^-{p} of it": rows["ones"] * 2.0**-p for p in (4, 8, 9, 10, 12, 18, 19, 20)}
-    return as_source(np.stack([*(rows[name] for name in kept), *tiny.values()]), claim)
+    return as_source(_whole([*(rows[name] for name in kept), *tiny.values()], claim), claim)
+
+
+def _whole(rows: Sequence[Reals], claim: Claim) -> Reals:
+    """Rows as a matrix, with as many more as blocks need to divide it."""
+    count, columns = fit(len(rows), rows[0].size, claim)
+    return np.stack([*rows, *(np.roll(noise(columns, seed=2), k) for k in range(count - len(rows)))])
 
 
 def wide(claim: Claim) -> Coded:
@@ -124,7 +130,7 @@ def wide(claim: Claim) -> Coded:
 
 def empty(rows: int, columns: int) -> Make:
     """A matrix without elements."""
-    return lambda claim: as_source(np.zeros((rows, columns)), claim)
+    return lambda claim: as_source(np.zeros(fit(rows, columns, claim)), claim)
 
 
 def shape(rows: int, columns: int) -> Make:

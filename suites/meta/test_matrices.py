@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from narrowgauge.contracts.coded import given_with
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.operations import Claim, Quantize, observe
 from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, group
@@ -81,6 +83,32 @@ def test_every_case_is_a_matrix_of_its_claim(name: str) -> None:
                     assert x.format == source
                     assert x.well_formed
                     assert takes(claim, x.shape), case.name
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        group(1),
+        group(2),
+        group(3),
+        Blocks(2, 1),
+        Blocks(3, 5),
+        Blocks(0, 7),
+        Blocks(7, 0),
+        Blocks(128, 128),
+        Blocks(64, 96, True),
+    ],
+    ids=str,
+)
+def test_blocks_of_any_shape_have_cases(blocks: Blocks) -> None:
+    """Of a recipe that somebody brings."""
+    own = replace(RECIPES["ocp.mxfp4"], name="own", blocks=blocks)
+    claim = Claim(Quantize(own), "bfloat16", "float4_e2m1fn")
+    for case in QUANTIZERS:
+        if case.applies(claim) and case.name not in ("tall", "large_blocks"):
+            x = case.make(claim)
+            assert takes(claim, x.shape), case.name
+            assert x.data.size <= 1 << 20
 
 
 def test_observations_have_matrices_that_every_group_divides() -> None:
@@ -170,6 +198,34 @@ def test_ties_are_hit_in_blocks_of_a_power_of_two(recipe: str, format_name: str)
         y = x / 2.0 ** (np.floor(np.log2(amax)) - emax)
         middles = [m for m in (grid[1:] + grid[:-1]) / 2 if m <= y.max()]
         assert set(middles) | {-m for m in middles} <= set(y.ravel().tolist())
+
+
+@pytest.mark.parametrize("case", ["blocks", "every_tie"])
+def test_ties_under_a_scale_of_the_tensor_that_is_given(case: str) -> None:
+    """NVFP4 with a global scale: x * (1 / (stored scale * (1 / global))), written out from the engine's lines."""
+    claim = claim_of("vllm.nvfp4_emulated", "float4_e2m1fn")
+    x = case_named(case).inputs(claim)
+    stored = to_float32(behaviour_of(claim).run(x)["scale"]).ravel()
+    (given,) = (to_float32(value).ravel()[0] for value in given_with(x).values())
+    blocks = to_float32(x).reshape(-1, 16)
+    tied, seen = (blocks[:, 0] == -blocks[:, 1]) & (blocks[:, 0] > 0) & (blocks[:, 0] < 1e30) & (stored > 0), 0
+    for scale in np.unique(stored[tied]):
+        elements = np.unique(blocks[tied & (stored == scale)])
+        if elements.size < 50:
+            continue
+        seen += 1
+        y = elements * (np.float32(1) / (scale * (np.float32(1) / given)))
+        for middle in (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, -0.25, -2.5):
+            assert beside(elements, y, middle)[1], (scale, middle)
+    assert seen >= 2
+
+
+def test_scales_are_tied_under_a_scale_of_the_tensor_that_is_given() -> None:
+    """The one that is given is that of the amax in the middle: 2,688 gives 1."""
+    claim = claim_of("vllm.nvfp4_emulated", "float4_e2m1fn")
+    x = case_named("scale_ties").inputs(claim)
+    (given,) = (to_float32(value) for value in given_with(x).values())
+    assert given.tolist() == [[1.0]]
 
 
 def test_ties_of_one_tensor() -> None:
