@@ -73,6 +73,14 @@ NAMED = {
     "quantizer_spills": "tail.spills_into_the_next_row",
     "quantizer_zero_one_higher": "integer.zero_point_one_higher",
     "quantizer_zero_negated": "integer.zero_point_negated",
+    "quantizer_reader_ignores_scale": "read.scale_ignored",
+    "quantizer_reader_divides": "read.scale_inverted",
+    "quantizer_reader_scales_twice": "read.scale_twice",
+    "quantizer_reader_one_block_off": "read.scale_of_the_block_before",
+    "quantizer_high_nibble_first": "layout.nibbles_swapped",
+    "quantizer_pairs_for_planes": "layout.planar_as_pairs",
+    "quantizer_bytes_reversed": "layout.bytes_reversed",
+    "quantizer_scales_by_rows": "layout.row_major_scales",
 }
 #: kernels of broken.py: the word in brackets, and what is said after the subject
 BROKEN = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from narrowgauge import Quantize, kernel
+from narrowgauge import Dequantize, Quantize, kernel
 from narrowgauge.suites.meta.mutant_kernels.encode_numpy import finish, magnitude_codes, split
 
 F32 = np.float32
@@ -256,3 +256,91 @@ def quantizer_zero_one_higher(x, format):
 def quantizer_zero_negated(x, format):
     """The zero point is subtracted where it should be added; no report of just this is known."""
     return azp(x, lambda zero: zero, lambda zero: -zero)
+
+
+# --- readers, and buffers in memory ----------------------------------------------------------------------------------
+
+
+@kernel(Dequantize(recipe=CTA), formats=["float32"], sources=E4M3, backend="numpy")
+def quantizer_reader_ignores_scale(x, format, scale):
+    """A reader casts codes and nothing else: flashinfer#4979, tokenspeed#759."""
+    return x.astype(F32)
+
+
+@kernel(Dequantize(recipe=CTA), formats=["float32"], sources=E4M3, backend="numpy")
+def quantizer_reader_divides(x, format, scale):
+    """A divisor is expected where a multiplier is stored: modular#6600."""
+    with np.errstate(all="ignore"):
+        return x.astype(F32) / scale
+
+
+@kernel(Dequantize(recipe=CTA), formats=["float32"], sources=E4M3, backend="numpy")
+def quantizer_reader_scales_twice(x, format, scale):
+    """The scale is multiplied in by two layers: vllm#48016."""
+    with np.errstate(all="ignore"):
+        return x.astype(F32) * scale * scale
+
+
+@kernel(Dequantize(recipe="ocp.mxfp8_e4m3"), formats=["float32"], sources=E4M3, backend="numpy")
+def quantizer_reader_one_block_off(x, format, scale):
+    """The index of the scale is one block off; no report of just this is known."""
+    byte = np.roll(scale.view(np.uint8), 1, axis=1)
+    with np.errstate(all="ignore"):
+        return x.astype(F32) * np.repeat(e8m0_value(byte), 32, axis=1)[:, : x.shape[1]]
+
+
+def mxfp4(x):
+    """Codes and scales of OCP MXFP4: amax / 4, rounded down to a power of two."""
+    with np.errstate(all="ignore"):
+        blocks = x.reshape(x.shape[0], x.shape[1] // 32, 32)
+        bits = (np.abs(blocks).max(axis=2, initial=0) * F32(0.25)).view(np.uint32).astype(np.int64) & 0x7FFFFFFF
+        scale = np.where(bits > 0x7F800000, 255, np.minimum(bits >> 23, 254)).astype(np.uint8)
+        return e2m1fn(blocks / e8m0_value(scale)[:, :, None]).reshape(x.shape), scale
+
+
+def in_pairs(codes, low, high):
+    """Bytes of two codes each."""
+    pairs = codes.reshape(codes.shape[0], codes.shape[1] // 2, 2)
+    return pairs[:, :, low] | pairs[:, :, high] << 4
+
+
+@kernel(Quantize("ocp.mxfp4", {"codes": "nibbles_low_first"}), formats=["float4_e2m1fn"], backend="numpy")
+def quantizer_high_nibble_first(x, format):
+    """Element 0 stands in the high nibble: triton#5197."""
+    codes, scale = mxfp4(x)
+    return in_pairs(codes, 1, 0), scale
+
+
+@kernel(Quantize("ocp.mxfp4", {"codes": "nibbles_planar_32"}), formats=["float4_e2m1fn"], backend="numpy")
+def quantizer_pairs_for_planes(x, format):
+    """Pairs of neighbours where a byte holds elements j and j + 16: imp#567 (GGML's MXFP4)."""
+    codes, scale = mxfp4(x)
+    return in_pairs(codes, 0, 1), scale
+
+
+def mxfp8(x):
+    with np.errstate(all="ignore"):
+        blocks = x.reshape(x.shape[0], x.shape[1] // 32, 32)
+        scale = rounded_up(np.abs(blocks).max(axis=2, initial=0) / F32(448))
+        return e4m3fn(blocks / e8m0_value(scale)[:, :, None]).reshape(x.shape), scale
+
+
+@kernel(Quantize("nvidia.mxfp8_e4m3", {"scale": "ue8m0_int32"}), formats=E4M3, backend="numpy")
+def quantizer_bytes_reversed(x, format):
+    """Group 0 stands in the highest byte of a word; no report of just this is known."""
+    codes, scale = mxfp8(x)
+    rows, columns = (-(-size // 4) * 4 for size in scale.shape)
+    padded = np.zeros((rows, columns), np.uint8)
+    padded[: scale.shape[0], : scale.shape[1]] = scale
+    words = padded.reshape(rows, columns // 4, 4)[:, :, ::-1]  # wrong: right is the lowest byte
+    return codes, np.ascontiguousarray(words.transpose(1, 0, 2)).view(np.uint32)[:, :, 0]
+
+
+@kernel(Quantize("vllm.fp8_group_triton", {"scale": "scales_column_major"}), formats=E4M3, backend="numpy")
+def quantizer_scales_by_rows(x, format):
+    """Scales are written row by row where the consumer reads columns; no report of just this is known."""
+    with np.errstate(all="ignore"):
+        blocks = x.reshape(x.shape[0], x.shape[1] // 128, 128)
+        scale = np.fmax(magnitudes(blocks).max(axis=2, initial=0), F32(1e-10)) * (F32(1) / F32(448))
+        codes = e4m3fn(np.fmin(np.fmax(blocks / scale[:, :, None], F32(-448)), F32(448)))
+    return codes.reshape(x.shape), scale.reshape(scale.shape[::-1]).view(np.uint32)
