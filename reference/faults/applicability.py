@@ -14,8 +14,9 @@ from typing import Literal
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
-from narrowgauge.contracts.operations import Cast, Claim, Quantize
+from narrowgauge.contracts.operations import Cast, Claim, Dequantize, Quantize
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import Expected, Interval
@@ -23,6 +24,7 @@ from narrowgauge.reference.faults.registry import FAULTS, fault_named
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.reference.steps import named as step_of
 
 State = Literal["shows", "equivalent", "not shown"]
 #: sources of a cast that narrows
@@ -30,7 +32,20 @@ WIDE_SOURCES = ("float64", "float32", "bfloat16", "float16")
 #: destinations of a cast that widens a code of at most 8 bits
 WIDE = ("float32", "bfloat16", "float16")
 #: cases that are tried where the whole space is too large; the list of ties of a wide destination is long
-NARROWING, WIDENING, ROWS = ("edges", "stratified"), ("stratified",), ("finite_128", "rows_128", "rows_131")
+NARROWING, WIDENING = ("edges", "stratified"), ("stratified",)
+#: cases of a recipe, by operation
+OF_RECIPES = {
+    Quantize.operation: ("finite_128", "rows_128", "rows_131"),
+    Dequantize.operation: ("codes", "codes_tail", "codes_128"),
+}
+#: recipes, a destination, a buffer of theirs, and layouts in which engines keep it
+PACKED = (
+    ("ocp.mxfp4", "float4_e2m1fn", "codes", ("nibbles_low_first", "nibbles_high_first", "nibbles_planar_32")),
+    ("ocp.mxfp6_e2m3", "float6_e2m3fn", "codes", ("fp6_dense", "fp6_planes")),
+    ("nvidia.nvfp4_divisor", "float4_e2m1fn", "scale", ("scales_128x4", "scales_8x4")),
+    ("nvidia.mxfp8_e4m3", "float8_e4m3fn", "scale", ("ue8m0_int32", "scales_tma_aligned", "hopper_mx_scales_4_warps")),
+    ("compressed_tensors.int4_group", "int4", "codes", ("awq_4bit", "gptq_zeros_4bit")),
+)
 
 
 @dataclass(frozen=True)
@@ -60,12 +75,13 @@ def applicability(fault: str, claim: Claim) -> Applicability | None:
 
 @cache
 def survey(fault: str) -> tuple[Applicability, ...]:
-    """A fault in casts between all formats, or, where it can exist in no cast, in all recipes.
+    """A fault in casts between all formats; where it can exist in no cast, in recipes of each kind; else in buffers
+    that are packed, and in readers.
 
     A pair of formats stands there once: in the first of its named policies that shows the fault, else in the first
     in which the fault can exist. A recipe with a destination stands there once: in the first source that shows it.
     """
-    for claims in (_casts(), _quantizers()):
+    for claims in (_casts(), _quantizers(), _packed(), _readers()):
         found = [best for each in claims if (best := _best(fault, each)) is not None]
         if found:
             return tuple(found)
@@ -113,20 +129,45 @@ def _different_policies(fmt: Format) -> list[str]:
 
 
 def _quantizers() -> Iterator[list[Claim]]:
-    """Recipes that need nothing beside x, by source. Of those of one chain of steps the first stands for all."""
+    """Recipes that need nothing beside x, by source. Of those of one kind of chains the first stands for all."""
     seen = set()
     for name, recipe in RECIPES.items():
-        same = (recipe.blocks, recipe.steps, recipe.element, recipe.amax_nan, recipe.scale_format, recipe.scale_cast)
-        if recipe.inputs or (same, recipe.destinations) in seen:
+        kind = _kind(recipe)
+        if recipe.inputs or kind in seen:
             continue
-        seen.add((same, recipe.destinations))
+        seen.add(kind)
         for destination in recipe.destinations:
             yield [Claim(Quantize(name), source, destination.format) for source in ("float32", "bfloat16", "float16")]
 
 
+def _kind(recipe: Recipe) -> tuple[object, ...]:
+    """What a recipe does, without its constants and blocks: the names of the steps, and how a scale is stored."""
+    chains = tuple((name, chain[0], *(step_of(s)[0] for s in chain[1:])) for name, chain in recipe.steps)
+    element = tuple(step_of(s)[0] for s in recipe.element[1:])
+    wide = recipe.blocks.columns == 1, recipe.blocks.columns > 1
+    return chains, element, recipe.amax_nan, recipe.scale_format, recipe.scale_cast, len(recipe.destinations), wide
+
+
+def _packed() -> Iterator[list[Claim]]:
+    """A quantizer with one packed buffer of each kind."""
+    for recipe, destination, buffer, layouts in PACKED:
+        yield from ([Claim(Quantize(recipe, {buffer: name}), "float32", destination)] for name in layouts)
+    yield [Claim(Dequantize("ocp.mxfp4", {"codes": "nibbles_low_first"}), "float4_e2m1fn", "float32")]
+
+
+def _readers() -> Iterator[list[Claim]]:
+    """Readers of recipes of each kind."""
+    seen = set()
+    for name, recipe in RECIPES.items():
+        kind = (recipe.reader, recipe.scale_format, "zero_point" in recipe.inputs)
+        if kind not in seen:
+            seen.add(kind)
+            yield from ([Claim(Dequantize(name), recipe.destinations[0].format, wide)] for wide in WIDE)
+
+
 def _cases(claim: Claim) -> tuple[str, ...]:
-    if claim.operation == Quantize.operation:
-        return tuple(name for name in ROWS if case_named(name).suits(claim))
+    if claim.operation in OF_RECIPES:
+        return tuple(name for name in OF_RECIPES[claim.operation] if case_named(name).suits(claim))
     if format_named(claim.source).bits <= 16:
         return ("every_code",)
     return NARROWING if format_named(claim.format).bits <= 8 else WIDENING

@@ -67,10 +67,7 @@ def through(format_name: str, sources: Callable[[Format], bool] = lambda source:
 
 
 def on_buffers(behaviour: Behaviour, change: Callable[[Buffers], Buffers]) -> Behaviour:
-    """Other codes, scales and zero points: those that a quantizer returns, or those that a reader takes for its own.
-
-    A fault of the reading side looks the same from outside, with writer and reader exchanged.
-    """
+    """Other buffers: those that a quantizer returns, or those that a reader takes for its own."""
 
     def received(x: Coded) -> Coded:
         found = change({**given_with(x), "codes": x})
@@ -83,11 +80,11 @@ def on_buffers(behaviour: Behaviour, change: Callable[[Buffers], Buffers]) -> Be
 
 
 def on_scale(change: Callable[[F32], F32]) -> Edit:
-    """Change the scale that is stored, and not the codes; or the scale that is read."""
+    """Change the scale that is stored, and not the codes."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
         scaled = behaviour.recipe
-        if scaled is None or (not behaviour.reads and "scale" not in scaled.outputs(behaviour.format)):
+        if scaled is None or behaviour.reads or "scale" not in scaled.outputs(behaviour.format):
             return None
 
         def changed(buffers: Buffers) -> Buffers:
@@ -96,7 +93,7 @@ def on_scale(change: Callable[[F32], F32]) -> Edit:
             exact = Coded("float32", np.ascontiguousarray(other).view(np.uint32))
             return buffers | {"scale": stored_scale(exact, scaled)}
 
-        return on_buffers(behaviour, changed)
+        return replace(behaviour, after=(*behaviour.after, changed))
 
     return edit
 

@@ -15,7 +15,14 @@ from narrowgauge.reference.codec import largest, values
 from narrowgauge.reference.faults import edits, value_edits
 from narrowgauge.reference.faults.edits import Edit
 from narrowgauge.reference.faults.fault import Fault
-from narrowgauge.reference.faults.recipe_edits import in_its_place, outputs, power_of_two, swapped, with_chains
+from narrowgauge.reference.faults.recipe_edits import (
+    POWER_CASTS,
+    in_its_place,
+    outputs,
+    power_of_two,
+    swapped,
+    with_chains,
+)
 from narrowgauge.reference.faults.staged import storing
 from narrowgauge.reference.faults.value_edits import Reals
 from narrowgauge.reference.quantize import Values
@@ -58,7 +65,11 @@ def _rule(scale: Callable[[int, int], Chain], scale_cast: str) -> Edit:
         exponent = int(np.floor(np.log2(values(fmt)[largest(fmt)])))
 
         def change(r: Recipe) -> Recipe:
-            return replace(with_chains(r, {"scale": scale(exponent, fmt.mantissa)}), scale_cast=scale_cast)
+            made, start = scale(exponent, fmt.mantissa), str(dict(r.steps)["scale"][0])
+            if start in dict(r.steps):  # the power is made first, and the scale of it
+                step = "ceil_pow2" if POWER_CASTS[scale_cast] == "up" else "floor_pow2"
+                return with_chains(r, {start: (*made, step)})
+            return replace(with_chains(r, {"scale": made}), scale_cast=scale_cast)
 
         return _for_powers(edits.recipe(change))(behaviour)
 

@@ -12,7 +12,8 @@ from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.behaviour import Buffers
 from narrowgauge.reference.faults import edits, value_edits
 from narrowgauge.reference.faults.fault import Fault
-from narrowgauge.reference.faults.recipe_edits import appended, bound_of, dropped, in_its_place, outputs, swapped
+from narrowgauge.reference.faults.recipe_edits import appended, bound_of, dropped, outputs, swapped
+from narrowgauge.reference.faults.staged import using
 
 #: how the zero point is added to a rounded element
 _ADDED = ("add_within_int8", "zero_point")
@@ -123,7 +124,7 @@ FAULTS = (
     Fault(
         "integer.zero_point_negated",
         "ZERO-POINT",
-        in_its_place("zero_point", ("mul", -1.0), of=_ELEMENT),
+        using(lambda v: v | {"zero_point": -v["zero_point"]}, lambda r: _ADDED in r.element),
         "codes lie at the wrong end of the range, and clip there",
         "the zero point is subtracted where it should be added",
         (),

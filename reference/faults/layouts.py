@@ -289,4 +289,9 @@ def _spoilt(value: Coded, packing: Packing, fault: LayoutFault) -> Coded:
     return value if wrong is None else packing.unpack(Coded(right.format, wrong), value)[0]
 
 
-FAULTS = tuple(Fault(f.name, f.code, in_memory(f), f.symptom, f.cause, f.reports) for f in LAYOUT_FAULTS)
+#: Padding holds no codes: it is looked at with the form of a buffer, and never comes to be explained.
+FAULTS = tuple(
+    Fault(f.name, f.code, in_memory(f), f.symptom, f.cause, f.reports)
+    for f in LAYOUT_FAULTS
+    if f.edit is not padding_left
+)

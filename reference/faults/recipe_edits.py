@@ -153,15 +153,13 @@ def both(first: Edit, second: Edit) -> Edit:
     return edit
 
 
-def outputs(
-    change: Callable[[Buffers], Buffers | None], fits: Callable[[Recipe], bool] = lambda r: True, readers: bool = True
-) -> Edit:
+def outputs(change: Callable[[Buffers], Buffers | None], fits: Callable[[Recipe], bool] = lambda r: True) -> Edit:
     """Other codes, scales or zero points. ``change`` gives None for buffers that it cannot change."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        if behaviour.recipe is None or not fits(behaviour.recipe) or (behaviour.reads and not readers):
+        if behaviour.recipe is None or behaviour.reads or not fits(behaviour.recipe):
             return None
-        return edits.on_buffers(behaviour, lambda made: change(made) or made)
+        return replace(behaviour, after=(*behaviour.after, lambda made: change(made) or made))
 
     return edit
 

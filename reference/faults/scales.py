@@ -190,7 +190,7 @@ FAULTS = (
     Fault(
         "scale.written_in_another_format",
         "SCALE",
-        outputs(_as_other, lambda r: r.scale_format in OTHER and not r.static, readers=False),
+        outputs(_as_other, lambda r: r.scale_format in OTHER and not r.static),
         "whole blocks are zeros, huge or NaN: a scale of 1.0 is read as 4e-22",
         "bytes of E4M3 stand in a buffer of E8M0, or the other way round",
         ("sglang#19948",),

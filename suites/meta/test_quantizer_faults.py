@@ -17,7 +17,7 @@ from narrowgauge.contracts.operations import Claim, Quantize
 from narrowgauge.reference.behaviour import Buffers, behaviour_of
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.diagnosis import explain
-from narrowgauge.reference.expected import Interval
+from narrowgauge.reference.expected import Interval, outputs_of
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
@@ -52,7 +52,7 @@ CLAIMS = tuple(
         "vllm.int8_per_token_dynamic_azp/float32/int8",
         "compressed_tensors.int4_channel/float32/int4",
         "vllm.fp8_static_token/float32/float8_e4m3fn",
-        "vllm.nvfp4_emulated/float32/float4_e2m1fn",
+        "vllm.nvfp4/float32/float4_e2m1fn",
         "vllm.int8_static_azp/float32/int8",
         "dequantize/ocp.mxfp8_e4m3/float8_e4m3fn/float32",
         "dequantize/vllm.int8_per_token_dynamic_azp/int8/float32",
@@ -201,9 +201,13 @@ def test_a_fault_is_named_alone_or_in_a_set(fault: str) -> None:
         outputs, alike = one.set_of(fault)  # type: ignore[misc]
         difference = compare(outputs, exactly(one.right))
         (found,) = explain(one.claim, one.x, outputs, difference)
-        assert set(found.faults) == alike
+        assert alike <= set(found.faults)
+        for name in set(found.faults) - alike:  # by another last bit of a step that leaves it open
+            wrong = FAULTS[name].applied_to(behaviour_of(one.claim))
+            assert wrong is not None
+            assert compare(outputs, outputs_of(wrong, one.x)).total == 0
         assert (found.left, found.explained) == (0, difference.total)
-        assert bool(found.separated_by) == (len(alike) > 1)
+        assert bool(found.separated_by) == (len(found.faults) > 1)
 
 
 def test_any_two_faults_part_somewhere() -> None:

@@ -45,8 +45,15 @@ SAYS = {
     "onnxruntime#18473": {"fnuz.negative_underflow_is_nan"},
     "xla#17487": {"fnuz.negative_underflow_is_nan"},
     "triton#3997": {"fnuz.negative_underflow_is_nan"},
-    "modular#6600": {"global.inverted", "global.stored_inverted", "layout.swizzle_twice", "scale.inverted"},
-    "flashinfer#4624": {"scale.unity"},
+    "modular#6600": {
+        "global.inverted",
+        "global.stored_inverted",
+        "layout.swizzle_twice",
+        "read.global_inverted",
+        "read.scale_inverted",
+        "scale.inverted",
+    },
+    "flashinfer#4624": {"read.scale_ignored", "scale.unity"},
     "Model-Optimizer#20": {"scale.unity"},
     "vllm fp8_utils.py Triton path, read": {"scale.reciprocal_multiplied"},
     "sglang per_token_group_quant.cuh, read": {"scale.reciprocal_multiplied"},
@@ -105,7 +112,7 @@ SAYS = {
     "sglang#19948": {"scale.written_in_another_format"},
     "Model-Optimizer#1397": {"scale.overflow_to_nan"},
     "sglang#28144": {"element.not_scaled"},
-    "vllm#48016": {"element.scaled_twice"},
+    "vllm#48016": {"element.scaled_twice", "read.scale_twice"},
     "flashinfer#3656": {"element.by_reciprocal"},
     "TensorRT-LLM#14464": {"element.rounding_left_out"},
     "vllm#37838": {"element.rounding_left_out"},
@@ -129,6 +136,7 @@ SAYS = {
     "GPTQModel#2350": {"layout.zero_one_lower"},
     "vllm#44110": {"layout.transposed"},
     "TransformerEngine#3070": {"layout.padding_left"},
+    "tokenspeed#759": {"read.scale_ignored"},
 }
 
 
