@@ -50,9 +50,10 @@ def to_float32(x):
     return x
 
 
-@triton.jit(do_not_specialize=["rows", "columns", "x_stride", "beside_stride", "per_row"])
+@triton.jit(do_not_specialize=["rows", "columns", "row_stride", "beside_row_stride", "per_row"])
 def fused_rows(
-    x, beside, codes, scales, found, rows, columns, x_stride, beside_stride, per_row, bound,
+    x, beside, codes, scales, found, rows, columns, row_stride, column_stride, beside_row_stride,
+    beside_column_stride, per_row, bound,
     FIRST: tl.constexpr, ROUND: tl.constexpr, RECIPE: tl.constexpr, CODE: tl.constexpr, KEEP_NAN: tl.constexpr,
     BF16: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
@@ -63,8 +64,9 @@ def fused_rows(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, GROUPS * WIDTH)[None, :]
     mask = (row < rows) & (column < columns)
-    one = real(load_float32_bits(x, row * x_stride + column, mask, BF16))
-    other = real(load_float32_bits(beside, row * beside_stride + column, mask, BF16))
+    one = real(load_float32_bits(x, row * row_stride + column * column_stride, mask, BF16))
+    place = row * beside_row_stride + column * beside_column_stride
+    other = real(load_float32_bits(beside, place, mask, BF16))
     value = tl.reshape(ROUND(FIRST(one, other, columns, ROUND)), (ROWS, GROUPS, WIDTH))
     limit = tl.full((1, 1, 1), bound, tl.float32)
     if found is None:
@@ -91,15 +93,14 @@ def fused(x, beside, columns, first, recipe, format, size=0, *, keep_nan=False, 
     if rows:
         (loaded, bf16), (other, _) = elements_of(x), elements_of(beside)
         fused_rows[(triton.cdiv(rows, tile),)](
-            loaded, other, codes, scales, found, rows, columns, x.stride(0), 0 if beside.shape[0] == 1 else x.stride(0),
-            per_row, BOUNDS[format], first, to_bfloat16 if bf16 else to_float32, recipe, SOFT[format], keep_nan,
-            bf16, tile, groups, width,
+            loaded, other, codes, scales, found, rows, columns, *x.stride(), *beside.stride(), per_row, BOUNDS[format],
+            first, to_bfloat16 if bf16 else to_float32, recipe, SOFT[format], keep_nan, bf16, tile, groups, width,
         )  # fmt: skip
     return codes if scales is None else (codes, scales)
 
 
 def normed(x, weight, *arguments, **more):
-    return fused(x, weight, x.shape[1], *arguments, **more)
+    return fused(x, weight.expand(x.shape), x.shape[1], *arguments, **more)
 
 
 def gated(x, *arguments, **more):
