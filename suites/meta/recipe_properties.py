@@ -110,9 +110,11 @@ class Subject:
         the block's, a reader multiplies by another one, and each step of both rounds at most once. A scale of 16 bits
         is stored after elements were divided by it."""
         total = 2 * U  # of the bound's reciprocal, and of what was given
-        for name, operands in self._step_names:
-            total += ROUNDING.get(str(operands[0]), U) if name == "round" else U
         kept = self.recipe.scale_format
+        for name, operands in self._step_names:
+            if name == "round" and kept in operands:  # as it is stored: elements and reader have the same
+                continue
+            total += ROUNDING.get(str(operands[0]), U) if name == "round" else U
         return 2 * total + (ROUNDING[kept] if kept in ("float16", "bfloat16") else 0)
 
     @cached_property
