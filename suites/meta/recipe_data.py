@@ -15,7 +15,7 @@ F32 = npt.NDArray[np.float32]
 ROWS, COLUMNS = 6, 256
 
 
-def data(seed: int) -> F32:
+def data(subject: Subject, seed: int) -> F32:
     """Blocks of magnitudes 2^-2 to 2^5: rows and 128 columns of a row each have their own. Of both signs, with zeros.
 
     Every block of 16 holds an element of at least a quarter of its power of two, and one of the other sign.
@@ -24,15 +24,21 @@ def data(seed: int) -> F32:
     x = noise(ROWS * COLUMNS, seed).reshape(ROWS, COLUMNS)
     x[:, 2::16], x[:, 5::16] = np.abs(x[:, 2::16]) + 0.25, -np.abs(x[:, 5::16]) - 0.25
     x[np.arange(ROWS), 6 + np.arange(ROWS)] = 0  # no column is one of zeros
-    return np.asarray(np.ldexp(x, powers), np.float32)
+    return _turned(subject, np.ldexp(x, powers))
+
+
+def _turned(subject: Subject, x: npt.NDArray[np.float64]) -> F32:
+    """As float32; on its side where blocks are columns of 128 elements."""
+    blocks = subject.recipe.blocks
+    return np.ascontiguousarray(x.T if blocks.rows > blocks.columns > 0 else x, np.float32)
 
 
 def amax(subject: Subject, x: F32) -> npt.NDArray[np.float64]:
     """The largest magnitude of each element's block."""
-    blocks = subject.recipe.blocks
-    rows, columns = blocks.rows or len(x), blocks.columns or COLUMNS
-    found = np.zeros((-(-len(x) // rows), -(-COLUMNS // columns)))
-    np.maximum.at(found, (np.arange(len(x))[:, None] // rows, np.arange(COLUMNS)[None] // columns), np.abs(x))
+    blocks, (height, width) = subject.recipe.blocks, x.shape
+    rows, columns = blocks.rows or height, blocks.columns or width
+    found = np.zeros((-(-height // rows), -(-width // columns)))
+    np.maximum.at(found, (np.arange(height)[:, None] // rows, np.arange(width)[None] // columns), np.abs(x))
     return subject.per_element(found, x.shape)
 
 
@@ -46,12 +52,12 @@ def edges(subject: Subject) -> F32:
     x = noise(len(tops) * COLUMNS, seed=4).reshape(-1, COLUMNS)
     x = np.clip(x / 4, -1, 1) * np.array(tops, np.float64)[:, None]
     x[:, ::16] = np.array(tops, np.float64)[:, None] * np.where(np.arange(COLUMNS // 16) % 2, -1, 1)
-    return np.ldexp(x, np.arange(len(tops))[:, None] % 5 - int(np.log2(bound))).astype(np.float32)
+    return _turned(subject, np.ldexp(x, np.arange(len(tops))[:, None] % 5 - int(np.log2(bound))))
 
 
 def matrices(subject: Subject, seed: int) -> Iterator[F32]:
     """Above the floor, at its edges, far below the floor; and where rows share scales, several blocks down."""
-    x = data(seed)
+    x = data(subject, seed)
     yield x
     yield edges(subject)
     if subject.floor:
