@@ -49,7 +49,8 @@ def asked(name: str, x: F64, source: str, weight: F64 | None = None) -> tuple[F3
 
 
 def rows(n: int) -> F64:
-    """Noise of several magnitudes; one outlier; ones and thirds alone, which err to one side; zeros; about sqrt(ε)."""
+    """Noise of several magnitudes; one outlier; ones and thirds alone, which err to one side; zeros; about sqrt(ε);
+    what a result is subnormal of."""
     some = [np.ldexp(noise(n, seed=k), power) for k, power in enumerate((-30, -12, -10, -3, 0, 0, 5, 7))]
     outlier = noise(n, seed=30)
     outlier[n // 3] = 200.0
@@ -104,6 +105,11 @@ def moved(value: F32, ulps: int) -> F32:
     return np.where((value == 0) | np.isinf(value), value, found)
 
 
+def flushed(value: F32) -> F32:
+    """Subnormals as zeros, as a kernel compiled for speed has them."""
+    return np.where(np.abs(value) < np.float32(2.0**-126), np.float32(0), value)
+
+
 def roots(mean: F32, x: F32) -> list[F32]:
     """x over the root: by a reciprocal root that is off by up to 2 ulp, or a root and a division by 1 and 2."""
     exact = 1 / np.sqrt(mean.astype(np.float64))
@@ -127,6 +133,7 @@ def test_every_way_to_compute_rms_norm_lies_inside(source: str, n: int) -> None:
         mean = add(x * x) / np.float32(n) + EPSILON
         for normal in roots(mean, x):
             check(normal * weight, low, high, source)
+            check(flushed(normal * weight), low, high, source)
             check(rounded(normal, source) * weight, low_twice, high_twice, source)
         scale = (1 / np.sqrt(mean.astype(np.float64))).astype(np.float32)
         check(x * (scale * weight), low, high, source)  # the factors in another order
@@ -138,7 +145,7 @@ def exponentials(gate: F32) -> list[F32]:
         power = (-gate * np.float32(np.log2(np.e))).astype(np.float64)
         found = [moved(np.exp2(power).astype(np.float32), ulps) for ulps in (-2, 0, 2)]
         found.append(np.exp(-gate.astype(np.float64)).astype(np.float32))
-    return found + [np.where(each < np.float32(2.0**-126), np.float32(0), each) for each in found]
+    return found + [flushed(each) for each in found]
 
 
 def gates(n: int) -> F64:
