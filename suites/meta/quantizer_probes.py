@@ -165,8 +165,8 @@ PROBES = (
     _p("e8m0.rule_of_nvidia", FP4, [[6.5], [6.0]], s0_0=2, c0_0=3, s1_0=1),
     _p("e8m0.rule_of_quark", FP4, [[1.75], [6.5], [7.0]], s0_0=0.5, s1_0=1, s2_0=2),
     _p("e8m0.exponent_of_elements_left_out", OCP, [[256.0]], s0_0=256, c0_0=1),
-    _p("e8m0.one_higher", OCP, [[256.0]], s0_0=2, c0_0=256),
-    _p("e8m0.one_lower", OCP, [[256.0]], s0_0=0.5, c0_0=256),
+    _p("e8m0.one_higher", OCP, [[256.0], [NAN]], s0_0=2, c0_0=256, s1_0=NAN),
+    _p("e8m0.one_lower", OCP, [[256.0], [0.0]], s0_0=0.5, c0_0=256, s1_0=2.0**-127),
     _p("e8m0.read_by_a_shift", OCP, [[0.0], [1.0, NAN]], s0_0=2.0**-127, c0_0=NAN, c1_0=0),
     _p("e8m0.fraction_leaks", NVIDIA, _MX, s0_0=NAN, s0_1=2, s0_2=1, s0_3=1),
     # --- integers
