@@ -14,6 +14,7 @@ from narrowgauge.kernels_under_test.triton_steps import (
     nearest_whole,
     over,
     stored_e4m3,
+    zero_to,
 )
 from narrowgauge.kernels_under_test.triton_targets import NATIVE
 from narrowgauge.kernels_under_test.triton_tiling import by_blocks, by_groups
@@ -64,14 +65,10 @@ def vllm_nvfp4(x, amax, bound, divisor):
 
 
 @triton.jit
-def one_over_or_zero(x):
-    return tl.where(x == 0.0, 0.0, over(1.0, x))
-
-
-@triton.jit
 def vllm_nvfp4_emulated(x, amax, bound, divisor):
     code, scale = stored_e4m3(clamp(amax * over(1.0, bound) * divisor, 448.0))
-    return code, clamp(x * one_over_or_zero(one_over_or_zero(divisor) * scale), bound)
+    encode = over(1.0, zero_to(over(1.0, divisor) * scale, 1e8))
+    return code, zero_to(clamp(x * encode, bound), 0.0)
 
 
 # --- one scale for a tensor, token, channel or group -----------------------------------------------------------------
@@ -137,9 +134,9 @@ def triton_soft_vllm_per_token_bounded(x, format, upper_bound):
 
 @soft("vllm.nvfp4", FP4, TWO_SOURCES)
 def triton_soft_vllm_nvfp4(x, format, global_scale):
-    return by_groups(x, vllm_nvfp4, format, 16, stored=torch.uint8, whole=global_scale)
+    return by_groups(x, vllm_nvfp4, format, 16, nan="all", stored=torch.uint8, whole=global_scale)
 
 
 @soft("vllm.nvfp4_emulated", FP4)
 def triton_soft_vllm_nvfp4_emulated(x, format, global_scale):
-    return by_groups(x, vllm_nvfp4_emulated, format, 16, keep_nan=True, stored=torch.uint8, whole=global_scale)
+    return by_groups(x, vllm_nvfp4_emulated, format, 16, nan="keep", stored=torch.uint8, whole=global_scale)

@@ -8,11 +8,9 @@ import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import TWO_SOURCES, soft
 from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
-from narrowgauge.kernels_under_test.triton_steps import nearest_whole, over, real, zero_to
+from narrowgauge.kernels_under_test.triton_steps import nearest_whole, over, real, to_bfloat16, zero_to
 from narrowgauge.kernels_under_test.triton_targets import to_int8, to_int8_away, to_int8_cut
 from narrowgauge.kernels_under_test.triton_tiling import (
-    amax_by_blocks,
-    by_blocks,
     by_groups,
     by_tensor,
     elements_of,
@@ -60,6 +58,13 @@ def compressed_tensors(x, amax, bound):
     return scale, over(x, scale)
 
 
+@triton.jit
+def compressed_tensors_bf16(x, amax, bound):
+    """Each step is rounded to bfloat16, as torch does with a bfloat16 tensor."""
+    scale = zero_to(to_bfloat16(over(amax, bound)), 0.0078125)
+    return scale, to_bfloat16(over(x, scale))
+
+
 @soft("vllm.int8_per_token_dynamic", INT8, TWO_SOURCES)
 def triton_soft_vllm_int8_per_token(x, format):
     return by_groups(x, vllm_token, format)
@@ -72,7 +77,7 @@ def triton_soft_sglang_int8_per_token(x, format):
 
 @soft("aiter.int8_triton", INT8)
 def triton_soft_aiter_int8(x, format):
-    return by_groups(x, aiter_token, format, code=to_int8_cut)
+    return by_groups(x, aiter_token, format, nan="all", code=to_int8_cut)
 
 
 @soft("vllm.int8_group", INT8, TWO_SOURCES)
@@ -87,23 +92,23 @@ def triton_soft_vllm_int8_group_triton(x, format):
 
 @soft("compressed_tensors.int8_channel", INT8)
 def triton_soft_compressed_tensors_int8_channel(x, format):
-    return by_groups(x, compressed_tensors, format, keep_nan=True, bound=HALF_RANGE)
+    return by_groups(x, compressed_tensors, format, nan="keep", bound=HALF_RANGE)
 
 
 @soft("compressed_tensors.int8_tensor", INT8)
 def triton_soft_compressed_tensors_int8_tensor(x, format):
-    return by_tensor(x, compressed_tensors, format, keep_nan=True, bound=HALF_RANGE)
+    return by_tensor(x, compressed_tensors, format, nan="keep", bound=HALF_RANGE)
 
 
 @soft("compressed_tensors.int4_group", INT4, TWO_SOURCES)
 def triton_soft_compressed_tensors_int4_group(x, format):
-    return by_groups(x, compressed_tensors, format, 128, keep_nan=True)
+    recipe = compressed_tensors_bf16 if x.dtype == torch.bfloat16 else compressed_tensors
+    return by_groups(x, recipe, format, 128, nan="keep")
 
 
 @soft("compressed_tensors.int4_channel", INT4)
 def triton_soft_compressed_tensors_int4_channel(x, format):
-    found = amax_by_blocks(x, 0, 1, keep_nan=True)
-    return by_blocks(x, found, compressed_tensors, format, 0, 1, stored=torch.float32)
+    return by_groups(x, compressed_tensors, format, nan="keep")
 
 
 # --- with a zero point -----------------------------------------------------------------------------------------------
