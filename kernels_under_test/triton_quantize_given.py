@@ -7,11 +7,11 @@ import triton
 import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import E4M3, FNUZ, FP4, TWO_SOURCES, native, soft
+from narrowgauge.kernels_under_test.triton_quantize_integers import with_zero
 from narrowgauge.kernels_under_test.triton_steps import (
     about_one_over,
     clamp,
     clamp_nan_high,
-    nearest_whole,
     over,
     stored_e4m3,
     zero_to,
@@ -39,11 +39,7 @@ def divided(x, scale, bound):
 
 @triton.jit
 def vllm_zero(x, scale, bound, zero):
-    """The product as a whole number, held to int32 where infinite, 0 for NaN; and the zero point added to it."""
-    whole = nearest_whole(x * over(1.0, scale))
-    held = tl.minimum(tl.maximum(tl.where(whole != whole, 0.0, whole), -8589934592.0), 8589934592.0).to(tl.int64)
-    held = tl.where(whole == float("inf"), 2147483647, tl.where(whole == float("-inf"), -2147483648, held))
-    return scale, tl.minimum(tl.maximum(held + zero, -128), 127) & 0xFF
+    return scale, with_zero(x, over(1.0, scale), zero)
 
 
 @triton.jit

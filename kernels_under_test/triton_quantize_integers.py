@@ -9,7 +9,7 @@ import triton.language as tl
 from narrowgauge.kernels_under_test.claiming import TWO_SOURCES, soft
 from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
 from narrowgauge.kernels_under_test.triton_steps import nearest_whole, over, real, to_bfloat16, zero_to
-from narrowgauge.kernels_under_test.triton_targets import to_int8, to_int8_away, to_int8_cut
+from narrowgauge.kernels_under_test.triton_targets import to_int8_away, to_int8_cut
 from narrowgauge.kernels_under_test.triton_tiling import (
     by_groups,
     by_tensor,
@@ -116,14 +116,11 @@ def triton_soft_compressed_tensors_int4_channel(x, format):
 
 @triton.jit
 def with_zero(x, encode, zero):
-    """x times encode as a whole number, held to int32 where infinite, and the zero point added to it.
-
-    Every sum is one operation, and exact wherever it is near int8's range.
-    """
+    """Codes: x times encode as a whole number, held to int32 where infinite, 0 for NaN; and zero (int32) added to it."""
     whole = nearest_whole(x * encode)
-    total = tl.where(whole == float("inf"), (zero + 2147483648.0) - 1.0, whole + zero)
-    total = tl.where(whole == float("-inf"), zero - 2147483648.0, total)
-    return tl.where(whole != whole, zero, total)
+    held = tl.minimum(tl.maximum(tl.where(whole != whole, 0.0, whole), -8589934592.0), 8589934592.0).to(tl.int64)
+    held = tl.where(whole == float("inf"), 2147483647, tl.where(whole == float("-inf"), -2147483648, held))
+    return tl.minimum(tl.maximum(held + zero, -128), 127) & 0xFF
 
 
 @triton.jit(do_not_specialize=["rows", "columns", "row_stride"])
@@ -143,11 +140,11 @@ def quantize_asymmetric(
     largest, smallest = tl.where(none, 0.0, largest), tl.where(none, 0.0, smallest)
     scale = over(largest - smallest, 255.0)
     zero = nearest_whole(-128.0 - over(smallest, scale))
-    tl.store(codes + row * columns + column, to_int8(with_zero(value, over(1.0, scale), zero)).to(tl.uint8), mask)
+    held = tl.where(zero == zero, tl.minimum(tl.maximum(zero, -2147483648.0), 2147483520.0), 0.0).to(tl.int32)
+    held = tl.where(zero >= 2147483648.0, 2147483647, held)
+    tl.store(codes + row * columns + column, with_zero(value, over(1.0, scale), held).to(tl.uint8), mask)
     tl.store(scales + row, scale, row < rows)
-    held = tl.where(zero == zero, tl.minimum(tl.maximum(zero, -2147483648.0), 2147483520.0), 0.0)
-    stored = tl.where(zero >= 2147483648.0, 2147483647, held.to(tl.int32))
-    tl.store(zeros + row, stored, row < rows)
+    tl.store(zeros + row, held, row < rows)
 
 
 @soft("vllm.int8_per_token_dynamic_azp", INT8, TWO_SOURCES)
