@@ -116,7 +116,7 @@ def triton_soft_compressed_tensors_int4_channel(x, format):
 
 @triton.jit
 def with_zero(x, encode, zero):
-    """Codes: x times encode as a whole number, held to int32 where infinite, 0 for NaN; and zero (int32) added to it."""
+    """Codes: x times encode as a whole number, held to int32 where infinite, 0 for NaN; and zero (int32) added."""
     whole = nearest_whole(x * encode)
     held = tl.minimum(tl.maximum(tl.where(whole != whole, 0.0, whole), -8589934592.0), 8589934592.0).to(tl.int64)
     held = tl.where(whole == float("inf"), 2147483647, tl.where(whole == float("-inf"), -2147483648, held))
