@@ -226,7 +226,7 @@ def triton_soft_read_int4_group(x, format, source, scale):
 
 @soft("compressed_tensors.int4_channel", ("int4",))
 def triton_soft_read_int4_channel(x, format, source, scale):
-    return read(x, format, source, scale, 0, 1)
+    return read(x, format, source, scale, 1, 0)
 
 
 # --- scales of 8 bits ------------------------------------------------------------------------------------------------

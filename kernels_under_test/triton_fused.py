@@ -54,7 +54,7 @@ def to_float32(x):
 def fused_rows(
     x, beside, codes, scales, found, rows, columns, row_stride, column_stride, beside_row_stride,
     beside_column_stride, per_row, bound,
-    FIRST: tl.constexpr, ROUND: tl.constexpr, RECIPE: tl.constexpr, CODE: tl.constexpr, KEEP_NAN: tl.constexpr,
+    FIRST: tl.constexpr, ROUND: tl.constexpr, RECIPE: tl.constexpr, CODE: tl.constexpr, NAN: tl.constexpr,
     BF16: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """ROWS rows a program, each whole: GROUPS groups of WIDTH. ``beside``: weights, or the second half of x.
@@ -70,7 +70,7 @@ def fused_rows(
     value = tl.reshape(ROUND(FIRST(one, other, columns, ROUND)), (ROWS, GROUPS, WIDTH))
     limit = tl.full((1, 1, 1), bound, tl.float32)
     if found is None:
-        scale, value = RECIPE(value, real(amax_of(bits(value), 2, KEEP_NAN)[:, :, None]), limit)
+        scale, value = RECIPE(value, real(amax_of(bits(value), value == value, 2, NAN)[:, :, None]), limit)
         number = tl.arange(0, GROUPS)[None, :]
         place = row * per_row + number
         kept = tl.reshape(scale, (ROWS, GROUPS)).to(scales.dtype.element_ty)
@@ -81,7 +81,7 @@ def fused_rows(
     tl.store(codes + row * columns + column, code.to(tl.uint8), mask)
 
 
-def fused(x, beside, columns, first, recipe, format, size=0, *, keep_nan=False, stored=torch.float32, found=None):
+def fused(x, beside, columns, first, recipe, format, size=0, *, nan="drop", stored=torch.float32, found=None):
     """``codes`` [rows, columns], and the scale of each ``size`` columns (0: the row) unless it is given."""
     rows, size = x.shape[0], size or columns
     codes = torch.empty((rows, columns), dtype=torch.uint8, device=x.device)
@@ -94,7 +94,7 @@ def fused(x, beside, columns, first, recipe, format, size=0, *, keep_nan=False, 
         (loaded, bf16), (other, _) = elements_of(x), elements_of(beside)
         fused_rows[(triton.cdiv(rows, tile),)](
             loaded, other, codes, scales, found, rows, columns, *x.stride(), *beside.stride(), per_row, BOUNDS[format],
-            first, to_bfloat16 if bf16 else to_float32, recipe, SOFT[format], keep_nan, bf16, tile, groups, width,
+            first, to_bfloat16 if bf16 else to_float32, recipe, SOFT[format], nan, bf16, tile, groups, width,
         )  # fmt: skip
     return codes if scales is None else (codes, scales)
 
@@ -150,4 +150,4 @@ def triton_soft_silu_mul_vllm_group(x, format):
 
 @soft("silu_mul", "ocp.mxfp8_e4m3")
 def triton_soft_silu_mul_mxfp8(x, format):
-    return gated(x, silu_mul, ocp, format, 32, keep_nan=True, stored=torch.uint8)
+    return gated(x, silu_mul, ocp, format, 32, nan="keep", stored=torch.uint8)

@@ -99,19 +99,19 @@ def awq(words, row, column, row_stride, column_stride, mask):
 
 @writer("ocp.mxfp4", NIBBLES, FP4)
 def triton_soft_mxfp4_nibbles(x, format):
-    codes, scales = by_groups(x, ocp, format, 32, keep_nan=True, stored=torch.uint8)
+    codes, scales = by_groups(x, ocp, format, 32, nan="keep", stored=torch.uint8)
     return in_nibbles(codes), scales
 
 
 @writer("compressed_tensors.int4_group", GPTQ, INT4)
 def triton_soft_int4_gptq(x, format):
-    codes, scales = by_groups(x, compressed_tensors, format, 128, keep_nan=True)
+    codes, scales = by_groups(x, compressed_tensors, format, 128, nan="keep")
     return as_gptq(codes), scales
 
 
 @writer("compressed_tensors.int4_group", AWQ, INT4)
 def triton_soft_int4_awq(x, format):
-    codes, scales = by_groups(x, compressed_tensors, format, 128, keep_nan=True)
+    codes, scales = by_groups(x, compressed_tensors, format, 128, nan="keep")
     return as_awq(codes), scales
 
 
@@ -172,7 +172,7 @@ def triton_soft_mxfp8_in_words(x, format):
     rows, groups = x.shape[0], x.shape[1] // 32
     words = torch.zeros((triton.cdiv(groups, 4), _up(rows, 4)), dtype=torch.int32, device=x.device)
     codes, _ = by_groups(
-        x, rounded_up, format, 32, keep_nan=True, scales=words.view(torch.uint8), strides=(1, words.shape[1]),
+        x, rounded_up, format, 32, nan="keep", scales=words.view(torch.uint8), strides=(1, words.shape[1]),
         place=in_words_of_four,
     )  # fmt: skip
     return codes, words

@@ -26,6 +26,7 @@ from narrowgauge.kernels_under_test.triton_steps import (
     to_bfloat16,
 )
 from narrowgauge.kernels_under_test.triton_targets import (
+    FINITE,
     NATIVE,
     OWN_BOUNDS,
 )
@@ -81,14 +82,15 @@ def aiter_hip(x, amax, bound):
 
 @triton.jit
 def input_to_float8(x, amax, bound):
-    encode = over(bound, at_least(amax, 1e-12))
+    encode = over(1.0, at_least(amax, 1e-12)) * bound
     return over(1.0, encode), clamp(x * encode, bound)
 
 
 @triton.jit
 def input_to_float8_bf16(x, amax, bound):
     """Each step is rounded to bfloat16, as torch does with a bfloat16 tensor."""
-    encode = to_bfloat16(over(bound, to_bfloat16(at_least(amax, 1e-12))))
+    reciprocal = to_bfloat16(over(1.0, to_bfloat16(at_least(amax, 1e-12))))
+    encode = to_bfloat16(reciprocal * bound)
     return over(1.0, encode), clamp(to_bfloat16(x * encode), bound)
 
 
@@ -119,17 +121,17 @@ def triton_soft_sglang_per_token_warp(x, format):
 
 @soft("vllm.fp8_native_token")
 def triton_soft_vllm_native_token(x, format):
-    return by_groups(x, vllm_native, format, keep_nan=True)
+    return by_groups(x, vllm_native, format, nan="keep")
 
 
 @soft("sglang.fp8_native_token")
 def triton_soft_sglang_native_token(x, format):
-    return by_groups(x, sglang_native, format, keep_nan=True)
+    return by_groups(x, sglang_native, format, nan="keep")
 
 
 @soft("aiter.fp8_triton", (*E4M3, *FNUZ))
 def triton_soft_aiter_token(x, format):
-    return by_groups(x, aiter_triton, format, bound=OWN_BOUNDS[format])
+    return by_groups(x, aiter_triton, format, nan="all", bound=OWN_BOUNDS[format], code=FINITE[format])
 
 
 @soft("aiter.fp8_hip_token", (*E4M3, *FNUZ))
@@ -154,10 +156,10 @@ def triton_soft_sglang_per_tensor(x, format):
 
 @soft("vllm.fp8_native_tensor")
 def triton_soft_vllm_native_tensor(x, format):
-    return by_tensor(x, vllm_native, format, keep_nan=True)
+    return by_tensor(x, vllm_native, format, nan="keep")
 
 
 @soft("vllm.input_to_float8", (*E4M3, *FNUZ), TWO_SOURCES)
 def triton_soft_vllm_input_to_float8(x, format):
     recipe = input_to_float8_bf16 if x.dtype == torch.bfloat16 else input_to_float8
-    return by_tensor(x, recipe, format, keep_nan=True)
+    return by_tensor(x, recipe, format, nan="keep", bound=OWN_BOUNDS[format])

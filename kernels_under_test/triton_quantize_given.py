@@ -7,13 +7,14 @@ import triton
 import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import E4M3, FNUZ, FP4, TWO_SOURCES, native, soft
+from narrowgauge.kernels_under_test.triton_quantize_integers import with_zero
 from narrowgauge.kernels_under_test.triton_steps import (
     about_one_over,
     clamp,
     clamp_nan_high,
-    nearest_whole,
     over,
     stored_e4m3,
+    zero_to,
 )
 from narrowgauge.kernels_under_test.triton_targets import NATIVE
 from narrowgauge.kernels_under_test.triton_tiling import by_blocks, by_groups
@@ -38,11 +39,7 @@ def divided(x, scale, bound):
 
 @triton.jit
 def vllm_zero(x, scale, bound, zero):
-    """The product as a whole number, held to int32 where infinite, 0 for NaN; and the zero point added to it."""
-    whole = nearest_whole(x * over(1.0, scale))
-    held = tl.minimum(tl.maximum(tl.where(whole != whole, 0.0, whole), -8589934592.0), 8589934592.0).to(tl.int64)
-    held = tl.where(whole == float("inf"), 2147483647, tl.where(whole == float("-inf"), -2147483648, held))
-    return scale, tl.minimum(tl.maximum(held + zero, -128), 127) & 0xFF
+    return scale, with_zero(x, over(1.0, scale), zero)
 
 
 @triton.jit
@@ -64,14 +61,10 @@ def vllm_nvfp4(x, amax, bound, divisor):
 
 
 @triton.jit
-def one_over_or_zero(x):
-    return tl.where(x == 0.0, 0.0, over(1.0, x))
-
-
-@triton.jit
 def vllm_nvfp4_emulated(x, amax, bound, divisor):
     code, scale = stored_e4m3(clamp(amax * over(1.0, bound) * divisor, 448.0))
-    return code, clamp(x * one_over_or_zero(one_over_or_zero(divisor) * scale), bound)
+    encode = over(1.0, zero_to(over(1.0, divisor) * scale, 1e8))
+    return code, zero_to(clamp(x * encode, bound), 0.0)
 
 
 # --- one scale for a tensor, token, channel or group -----------------------------------------------------------------
@@ -137,9 +130,9 @@ def triton_soft_vllm_per_token_bounded(x, format, upper_bound):
 
 @soft("vllm.nvfp4", FP4, TWO_SOURCES)
 def triton_soft_vllm_nvfp4(x, format, global_scale):
-    return by_groups(x, vllm_nvfp4, format, 16, stored=torch.uint8, whole=global_scale)
+    return by_groups(x, vllm_nvfp4, format, 16, nan="all", stored=torch.uint8, whole=global_scale)
 
 
 @soft("vllm.nvfp4_emulated", FP4)
 def triton_soft_vllm_nvfp4_emulated(x, format, global_scale):
-    return by_groups(x, vllm_nvfp4_emulated, format, 16, keep_nan=True, stored=torch.uint8, whole=global_scale)
+    return by_groups(x, vllm_nvfp4_emulated, format, 16, nan="keep", stored=torch.uint8, whole=global_scale)

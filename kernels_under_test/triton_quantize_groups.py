@@ -94,7 +94,7 @@ def vllm_native_group_power(x, amax, bound):
 def sglang_group(x, amax, bound):
     """The multiplier is 448 / amax, and not the reciprocal of the scale."""
     lowest = tl.maximum(amax, 1e-10)
-    return lowest * over(1.0, bound), x * over(bound, lowest)
+    return lowest * over(1.0, bound), tl.minimum(x * over(bound, lowest), bound)
 
 
 @triton.jit
@@ -145,12 +145,12 @@ def triton_soft_vllm_group_triton_ue8m0(x, format):
 
 @soft("vllm.fp8_native_group")
 def triton_soft_vllm_native_group(x, format):
-    return by_groups(x, vllm_native_group, format, 128, ragged=True, keep_nan=True)
+    return by_groups(x, vllm_native_group, format, 128, ragged=True, nan="keep")
 
 
 @soft("vllm.fp8_native_group_ue8m0")
 def triton_soft_vllm_native_group_ue8m0(x, format):
-    return by_groups(x, vllm_native_group_power, format, 128, ragged=True, keep_nan=True)
+    return by_groups(x, vllm_native_group_power, format, 128, ragged=True, nan="keep")
 
 
 @soft("sglang.fp8_group", E4M3, TWO_SOURCES)

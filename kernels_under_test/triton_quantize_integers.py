@@ -8,11 +8,9 @@ import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import TWO_SOURCES, soft
 from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
-from narrowgauge.kernels_under_test.triton_steps import nearest_whole, over, real, zero_to
-from narrowgauge.kernels_under_test.triton_targets import to_int8, to_int8_away, to_int8_cut
+from narrowgauge.kernels_under_test.triton_steps import nearest_whole, over, real, to_bfloat16, zero_to
+from narrowgauge.kernels_under_test.triton_targets import to_int8_away, to_int8_cut
 from narrowgauge.kernels_under_test.triton_tiling import (
-    amax_by_blocks,
-    by_blocks,
     by_groups,
     by_tensor,
     elements_of,
@@ -60,6 +58,13 @@ def compressed_tensors(x, amax, bound):
     return scale, over(x, scale)
 
 
+@triton.jit
+def compressed_tensors_bf16(x, amax, bound):
+    """Each step is rounded to bfloat16, as torch does with a bfloat16 tensor."""
+    scale = zero_to(to_bfloat16(over(amax, bound)), 0.0078125)
+    return scale, to_bfloat16(over(x, scale))
+
+
 @soft("vllm.int8_per_token_dynamic", INT8, TWO_SOURCES)
 def triton_soft_vllm_int8_per_token(x, format):
     return by_groups(x, vllm_token, format)
@@ -72,7 +77,7 @@ def triton_soft_sglang_int8_per_token(x, format):
 
 @soft("aiter.int8_triton", INT8)
 def triton_soft_aiter_int8(x, format):
-    return by_groups(x, aiter_token, format, code=to_int8_cut)
+    return by_groups(x, aiter_token, format, nan="all", code=to_int8_cut)
 
 
 @soft("vllm.int8_group", INT8, TWO_SOURCES)
@@ -87,23 +92,23 @@ def triton_soft_vllm_int8_group_triton(x, format):
 
 @soft("compressed_tensors.int8_channel", INT8)
 def triton_soft_compressed_tensors_int8_channel(x, format):
-    return by_groups(x, compressed_tensors, format, keep_nan=True, bound=HALF_RANGE)
+    return by_groups(x, compressed_tensors, format, nan="keep", bound=HALF_RANGE)
 
 
 @soft("compressed_tensors.int8_tensor", INT8)
 def triton_soft_compressed_tensors_int8_tensor(x, format):
-    return by_tensor(x, compressed_tensors, format, keep_nan=True, bound=HALF_RANGE)
+    return by_tensor(x, compressed_tensors, format, nan="keep", bound=HALF_RANGE)
 
 
 @soft("compressed_tensors.int4_group", INT4, TWO_SOURCES)
 def triton_soft_compressed_tensors_int4_group(x, format):
-    return by_groups(x, compressed_tensors, format, 128, keep_nan=True)
+    recipe = compressed_tensors_bf16 if x.dtype == torch.bfloat16 else compressed_tensors
+    return by_groups(x, recipe, format, 128, nan="keep")
 
 
 @soft("compressed_tensors.int4_channel", INT4)
 def triton_soft_compressed_tensors_int4_channel(x, format):
-    found = amax_by_blocks(x, 0, 1, keep_nan=True)
-    return by_blocks(x, found, compressed_tensors, format, 0, 1, stored=torch.float32)
+    return by_groups(x, compressed_tensors, format, nan="keep")
 
 
 # --- with a zero point -----------------------------------------------------------------------------------------------
@@ -111,14 +116,11 @@ def triton_soft_compressed_tensors_int4_channel(x, format):
 
 @triton.jit
 def with_zero(x, encode, zero):
-    """x times encode as a whole number, held to int32 where infinite, and the zero point added to it.
-
-    Every sum is one operation, and exact wherever it is near int8's range.
-    """
+    """Codes: x times encode as a whole number, held to int32 where infinite, 0 for NaN; and zero (int32) added."""
     whole = nearest_whole(x * encode)
-    total = tl.where(whole == float("inf"), (zero + 2147483648.0) - 1.0, whole + zero)
-    total = tl.where(whole == float("-inf"), zero - 2147483648.0, total)
-    return tl.where(whole != whole, zero, total)
+    held = tl.minimum(tl.maximum(tl.where(whole != whole, 0.0, whole), -8589934592.0), 8589934592.0).to(tl.int64)
+    held = tl.where(whole == float("inf"), 2147483647, tl.where(whole == float("-inf"), -2147483648, held))
+    return tl.minimum(tl.maximum(held + zero, -128), 127) & 0xFF
 
 
 @triton.jit(do_not_specialize=["rows", "columns", "row_stride"])
@@ -138,11 +140,11 @@ def quantize_asymmetric(
     largest, smallest = tl.where(none, 0.0, largest), tl.where(none, 0.0, smallest)
     scale = over(largest - smallest, 255.0)
     zero = nearest_whole(-128.0 - over(smallest, scale))
-    tl.store(codes + row * columns + column, to_int8(with_zero(value, over(1.0, scale), zero)).to(tl.uint8), mask)
+    held = tl.where(zero == zero, tl.minimum(tl.maximum(zero, -2147483648.0), 2147483520.0), 0.0).to(tl.int32)
+    held = tl.where(zero >= 2147483648.0, 2147483647, held)
+    tl.store(codes + row * columns + column, with_zero(value, over(1.0, scale), held).to(tl.uint8), mask)
     tl.store(scales + row, scale, row < rows)
-    held = tl.where(zero == zero, tl.minimum(tl.maximum(zero, -2147483648.0), 2147483520.0), 0.0)
-    stored = tl.where(zero >= 2147483648.0, 2147483647, held.to(tl.int32))
-    tl.store(zeros + row, stored, row < rows)
+    tl.store(zeros + row, held, row < rows)
 
 
 @soft("vllm.int8_per_token_dynamic_azp", INT8, TWO_SOURCES)

@@ -12,8 +12,11 @@ import triton.language as tl
 from narrowgauge.kernels_under_test.claiming import E4M3, E5M2, FLOAT32, FP4, TWO_SOURCES, native, soft
 from narrowgauge.kernels_under_test.triton_steps import (
     at_least,
+    bits,
     ceil_log_power,
+    ceil_power,
     clamp,
+    clamp_nan_low,
     even_power,
     floor_power,
     not_finite_to,
@@ -23,15 +26,15 @@ from narrowgauge.kernels_under_test.triton_steps import (
     stored_power_up,
     zero_to,
 )
-from narrowgauge.kernels_under_test.triton_targets import NATIVE
+from narrowgauge.kernels_under_test.triton_targets import FINITE, NATIVE, to_e2m1_unsigned_zero
 from narrowgauge.kernels_under_test.triton_tiling import amax_by_blocks, by_groups
 
 FP6 = ("float6_e2m3fn", "float6_e3m2fn")
 
 
-def by_32(x, recipe, format, keep_nan=True, code=None):
+def by_32(x, recipe, format, nan="keep", code=None, ragged=False):
     """Codes, and an E8M0 scale for each 32 elements."""
-    return by_groups(x, recipe, format, 32, keep_nan=keep_nan, stored=torch.uint8, code=code)
+    return by_groups(x, recipe, format, 32, nan=nan, stored=torch.uint8, code=code, ragged=ragged)
 
 
 # --- OCP and NVIDIA --------------------------------------------------------------------------------------------------
@@ -40,7 +43,8 @@ def by_32(x, recipe, format, keep_nan=True, code=None):
 @triton.jit
 def ocp(x, amax, bound):
     """The power of two not above amax, over that of the format's largest value."""
-    code, scale = stored_power_down(over(amax, floor_power(bound)))
+    power = over(floor_power(amax), floor_power(bound))
+    code, scale = stored_power_down(tl.where(amax != amax, amax, power))
     return code, over(x, scale)
 
 
@@ -119,45 +123,53 @@ def triton_soft_nvidia_mxfp8_e5m2(x, format):
 
 @triton.jit
 def vllm_torch(x, amax, bound):
-    code, scale = stored_power_up(ceil_log_power(over(at_least(amax, 1.1754943508222875e-38), bound)))
-    return code, over(x, scale)
+    """A NaN as an exponent is stored as 0, and still divided by."""
+    power = ceil_log_power(over(at_least(amax, 1.1754943508222875e-38), bound))
+    divisor = tl.minimum(at_least(power, 5.877471754111438e-39), 1.7014118346046923e38, tl.PropagateNan.ALL)
+    code, _ = stored_power_up(tl.where(divisor != divisor, 0.0, divisor))
+    return code, over(x, divisor)
 
 
 @triton.jit
 def vllm_triton(x, amax, bound):
-    code, scale = stored_power_up(ceil_log_power(over(at_least(amax, 1.1754943508222875e-38), bound)))
-    return code, x * over(1.0, scale)
+    code, scale = stored_power_up(ceil_log_power(over(tl.maximum(amax, 1.1754943508222875e-38), bound)))
+    return code, over(x, scale)
 
 
 @triton.jit
 def sglang_kv(x, amax, bound):
-    code, scale = stored_power_up(ceil_log_power(over(at_least(amax, 1e-30), bound)))
-    return code, clamp(over(x, scale), bound)
+    code, scale = stored_power_up(ceil_log_power(over(tl.maximum(amax, 1e-30), bound)))
+    return code, clamp_nan_low(over(x, scale), bound)
 
 
 @triton.jit
 def triton_kernels(x, amax, bound):
-    code, scale = stored_power_up(over(amax, bound))
-    return code, x * over(1.0, scale)
+    """The code is the exponent of the power, of which a NaN has 0."""
+    scale = ceil_power(over(amax, bound))
+    return (bits(scale) >> 23) & 0xFF, x * tl.where(scale == 0.0, 0.0, over(1.0, scale))
 
 
 @triton.jit
 def modelopt(x, amax, bound):
-    code, scale = stored_power_up(ceil_log_power(over(amax, bound)))
-    return code, clamp(over(x, scale), bound)
+    code, scale = stored_power_up(ceil_log_power(over(tl.where(amax != amax, 0.0, amax), bound)))
+    return code, clamp(x * over(1.0, scale), bound)
 
 
 @triton.jit
 def quark_even(x, amax, bound):
-    code, scale = stored_power_down(even_power(amax) * 0.25)
-    return code, over(x, scale)
+    """Elements are divided by a power that may be 2^-127; the scale is at least 2^-126."""
+    power = tl.maximum(over(even_power(amax), floor_power(bound)), 5.877471754111438e-39)
+    power = tl.where(amax != amax, amax, tl.minimum(power, 1.7014118346046923e38))
+    code, _ = stored_power_down(at_least(power, 1.1754943508222875e-38))
+    return code, over(x, power)
 
 
 @triton.jit
 def vllm_even(x, amax, bound):
-    """What the rounding carries beyond the largest exponent is 2^126, as is an infinite amax."""
+    """What the rounding carries beyond the largest exponent is 2^126, as is an infinite amax. The exponent 0 is 0."""
     code, scale = stored_power_down(not_finite_to(even_power(amax) * 0.25, 8.507059173023462e37))
-    return code, over(x, scale)
+    power = floor_power(scale)
+    return code, x * tl.where(power == 0.0, 0.0, over(1.0, power))
 
 
 @soft("vllm.mxfp8_torch")
@@ -167,32 +179,32 @@ def triton_soft_vllm_mxfp8_torch(x, format):
 
 @soft("vllm.mxfp8_triton", E4M3, TWO_SOURCES)
 def triton_soft_vllm_mxfp8(x, format):
-    return by_32(x, vllm_triton, format)
+    return by_32(x, vllm_triton, format, nan="drop", code=FINITE[format])
 
 
 @soft("sglang.mxfp8_kv")
 def triton_soft_sglang_mxfp8_kv(x, format):
-    return by_32(x, sglang_kv, format)
+    return by_32(x, sglang_kv, format, nan="drop")
 
 
-@soft("triton_kernels.mxfp8")
+@soft("triton_kernels.mxfp8", (*E4M3, *E5M2))
 def triton_soft_triton_kernels_mxfp8(x, format):
-    return by_32(x, triton_kernels, format)
+    return by_32(x, triton_kernels, format, nan="all")
 
 
 @soft("modelopt.mxfp8")
 def triton_soft_modelopt_mxfp8(x, format):
-    return by_32(x, modelopt, format)
+    return by_32(x, modelopt, format, ragged=True)
 
 
 @soft("quark.mxfp4_even", FP4, TWO_SOURCES)
 def triton_soft_quark_mxfp4(x, format):
-    return by_32(x, quark_even, format, keep_nan=False)
+    return by_32(x, quark_even, format, code=to_e2m1_unsigned_zero)
 
 
 @soft("vllm.mxfp4_cuda", FP4)
 def triton_soft_vllm_mxfp4(x, format):
-    return by_32(x, vllm_even, format, keep_nan=False)
+    return by_32(x, vllm_even, format, nan="drop")
 
 
 # --- NVFP4 -----------------------------------------------------------------------------------------------------------

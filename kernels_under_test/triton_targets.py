@@ -21,6 +21,20 @@ def to_e4m3fnuz(value):
 
 
 @triton.jit
+def finite_to_e4m3fn(value):
+    """Infinity becomes NaN, and what is finite is clamped."""
+    # narrowgauge: ignore[nan_code] the function's name has the format
+    return encode(bits(value), 3, 7, 0x7E, 0x80, 0x7E, 0x7F, 0x7F, 0x7F, True)
+
+
+@triton.jit
+def finite_to_e4m3fnuz(value):
+    """The same."""
+    # narrowgauge: ignore[nan_code] the function's name has the format
+    return encode(bits(value), 3, 8, 0x7F, 0x80, 0x7F, 0x80, 0x80, 0x80, False)
+
+
+@triton.jit
 def to_e5m2(value):
     # narrowgauge: ignore[nan_code] the function's name has the format
     return encode(bits(value), 2, 15, 0x7B, 0x80, 0x7B, 0x7B, 0x7F, 0x7F, True)
@@ -39,6 +53,11 @@ def to_e3m2(value):
 @triton.jit
 def to_e2m1(value):
     return encode(bits(value), 1, 1, 7, 8, 7, 7, 7, 7, True)
+
+
+@triton.jit
+def to_e2m1_unsigned_zero(value):
+    return encode(bits(value), 1, 1, 7, 8, 7, 7, 7, 7, False)
 
 
 @triton.jit
@@ -89,6 +108,7 @@ SOFT = {
     "int8": to_int8,
     "int4": to_int4,
 }
+FINITE = {"float8_e4m3fn": finite_to_e4m3fn, "float8_e4m3fnuz": finite_to_e4m3fnuz}
 NATIVE = {"float8_e4m3fn": native_e4m3fn, "float8_e4m3fnuz": native_e4m3fnuz, "float8_e5m2": native_e5m2}
 #: what the engines divide by; on FNUZ half of the OCP maximum
 BOUNDS = {
@@ -101,5 +121,5 @@ BOUNDS = {
     "int8": 127.0,
     "int4": 7.5,
 }
-#: what AITER divides by
+#: what divides by the format's own largest value
 OWN_BOUNDS = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0}

@@ -24,14 +24,18 @@ TILE_ROWS, TILE_COLUMNS = (128, 512) if INTERPRETED else (32, 64)
 
 
 @triton.jit
-def amax_of(pattern, AXIS: tl.constexpr, KEEP_NAN: tl.constexpr):
+def amax_of(pattern, mask, AXIS: tl.constexpr, NAN: tl.constexpr):
     """The largest magnitude of float32 patterns (int32), as a pattern: they are ordered as magnitudes are.
 
-    A NaN, which is above infinity, is kept or left out: by its pattern, not by what a maximum of floats does with it.
+    A NaN is told by its pattern, and not left to what a maximum of floats does with it. "keep": it makes the maximum
+    NaN; "drop": it counts as nothing; "all": the same, but where there is nothing else.
     """
     magnitude = pattern & 0x7FFFFFFF
-    magnitude = tl.where(magnitude > 0x7F800000, 0x7FC00000 if KEEP_NAN else 0, magnitude)
-    return tl.max(magnitude, AXIS)
+    if NAN == "all":
+        largest = tl.max(tl.where(mask & (magnitude <= 0x7F800000), magnitude, -1), AXIS)
+        return tl.where(largest < 0, 0x7FC00000, largest)
+    else:
+        return tl.max(tl.where(magnitude > 0x7F800000, 0x7FC00000 if NAN == "keep" else 0, magnitude), AXIS)
 
 
 @triton.jit
@@ -48,7 +52,7 @@ def by_strides(row, column, row_stride, column_stride):
 def quantize_groups(
     x, codes, scales, whole, groups, per_row, size, columns, row_stride, column_stride,
     scale_row_stride, scale_column_stride, bound,
-    RECIPE: tl.constexpr, CODE: tl.constexpr, PLACE: tl.constexpr, KEEP_NAN: tl.constexpr, BF16: tl.constexpr,
+    RECIPE: tl.constexpr, CODE: tl.constexpr, PLACE: tl.constexpr, NAN: tl.constexpr, BF16: tl.constexpr,
     GROUPS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """GROUPS groups of at most ``size`` elements a program. ``whole``: a number of the tensor, if a recipe has it."""
@@ -57,7 +61,7 @@ def quantize_groups(
     column = group % per_row * size + within
     mask = (group < groups) & (within < size) & (column < columns)
     pattern = load_float32_bits(x, row * row_stride + column * column_stride, mask, BF16)
-    amax = real(amax_of(pattern, 1, KEEP_NAN)[:, None])
+    amax = real(amax_of(pattern, mask, 1, NAN)[:, None])
     limit = tl.full((1, 1), bound, tl.float32)
     if whole is None:
         scale, value = RECIPE(real(pattern), amax, limit)
@@ -71,7 +75,7 @@ def quantize_groups(
 @triton.jit(do_not_specialize=["rows", "columns", "row_stride", "block_rows", "block_columns", "grid_columns"])
 def block_amax(
     x, found, rows, columns, row_stride, column_stride, block_rows, block_columns, grid_columns,
-    KEEP_NAN: tl.constexpr, BF16: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    NAN: tl.constexpr, BF16: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The largest magnitudes of blocks into ``found`` (int32 patterns, zeros before). ROWS divides a block's rows."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
@@ -79,7 +83,7 @@ def block_amax(
     mask = (row < rows) & (column < columns)
     pattern = load_float32_bits(x, row * row_stride + column * column_stride, mask, BF16)
     place = tl.program_id(0).to(tl.int64) * ROWS // block_rows * grid_columns + column // block_columns
-    tl.atomic_max(found + place, amax_of(pattern, 0, KEEP_NAN)[None, :], column < columns)
+    tl.atomic_max(found + place, amax_of(pattern, mask, 0, NAN)[None, :], column < columns)
 
 
 @triton.jit(
@@ -128,7 +132,7 @@ def groups_of(groups, size):
 
 
 def by_groups(
-    x, recipe, format, size=0, *, ragged=False, keep_nan=False, bound=None, code=None, stored=torch.float32, whole=None,
+    x, recipe, format, size=0, *, ragged=False, nan="drop", bound=None, code=None, stored=torch.float32, whole=None,
     scales=None, strides=None, place=by_strides,
 ):  # fmt: skip
     """``codes`` [rows, columns] uint8 and ``scale`` [rows, groups of ``size`` columns; 0 is the row] of a matrix.
@@ -148,12 +152,12 @@ def by_groups(
         quantize_groups[(triton.cdiv(rows * per_row, tile),)](
             loaded, codes, scales, whole, rows * per_row, per_row, size, columns, *x.stride(),
             *(strides or (per_row, 1)), bound or BOUNDS[format],
-            recipe, code or SOFT[format], place, keep_nan, bf16, tile, width,
+            recipe, code or SOFT[format], place, nan, bf16, tile, width,
         )  # fmt: skip
     return codes, scales
 
 
-def amax_by_blocks(x, block_rows, block_columns, keep_nan=False):
+def amax_by_blocks(x, block_rows, block_columns, nan="drop"):
     """The largest magnitude of each block, float32; 0 where there is no element. 0 rows or columns: all of them."""
     rows, columns = x.shape
     grid = _count(rows, block_rows), _count(columns, block_columns)
@@ -163,7 +167,7 @@ def amax_by_blocks(x, block_rows, block_columns, keep_nan=False):
         loaded, bf16 = elements_of(x)
         block_amax[_programs(x)](
             loaded, found, rows, columns, *x.stride(), block_rows, block_columns, grid[1],
-            keep_nan, bf16, TILE_ROWS, TILE_COLUMNS,
+            nan, bf16, TILE_ROWS, TILE_COLUMNS,
         )  # fmt: skip
     return found.view(torch.float32)
 
@@ -187,14 +191,14 @@ def by_blocks(x, found, recipe, format, block_rows, block_columns, *, bound=None
     return codes if scales is None else (codes, scales)
 
 
-def by_tensor(x, recipe, format, *, keep_nan=False, **more):
+def by_tensor(x, recipe, format, *, nan="drop", **more):
     """Codes and scale [1, 1]."""
-    return by_blocks(x, amax_by_blocks(x, 0, 0, keep_nan), recipe, format, 0, 0, stored=torch.float32, **more)
+    return by_blocks(x, amax_by_blocks(x, 0, 0, nan), recipe, format, 0, 0, stored=torch.float32, **more)
 
 
 def by_tiles(x, recipe, format):
     """Codes, and one scale for each 128 by 128 elements; the last ones may have fewer."""
-    return by_blocks(x, amax_by_blocks(x, 128, 128, True), recipe, format, 128, 128, stored=torch.float32)
+    return by_blocks(x, amax_by_blocks(x, 128, 128, "keep"), recipe, format, 128, 128, stored=torch.float32)
 
 
 def _count(size, each):
