@@ -218,6 +218,18 @@ def test_a_matrix_that_no_layout_holds_does_not_fit() -> None:
     assert [fits(turned, tall), fits(turned, wide)] == [False, True]
 
 
+def test_padding_of_what_a_reader_is_given_is_named_too() -> None:
+    claim = Claim.parse(READERS[3])
+    x = next(iter(cases_for(claim, "smoke").values()))
+    sent = to_memory(claim, x)
+    scale = given_with(sent)["scale"]
+    spoiled = scale.data.copy()
+    spoiled.reshape(-1)[-1] = 1
+    given = {**given_with(sent), "scale": Coded(scale.format, spoiled)}
+    with pytest.raises(BadInput, match=r"scale: padding: 1 of \d+ codes of padding are not 0"):
+        read_memory(claim, (x.shape[0], x.shape[1]), sent, given)
+
+
 # --- through files ---------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +264,8 @@ def test_a_packed_reader_is_asked_and_judged_by_files(text: str, tmp_path: Path)
     swapped = {
         name: (dtype, array.reshape(-1, 2)[:, ::-1].reshape(array.shape)) for name, (dtype, array) in plain.items()
     }
-    assert "failed" in {one.row.result for one in judged(path, swapped)}
+    found = {one.row.case: one.row.result for one in judged(path, swapped)}
+    assert found == {case: "failed" if x.data.size else "passed" for case, x in live.items()}
 
 
 def test_an_inputs_file_whose_image_was_cut_names_the_case(tmp_path: Path) -> None:
