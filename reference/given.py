@@ -20,6 +20,7 @@ from narrowgauge.reference.behaviour import recipe_of, resolved
 from narrowgauge.reference.calibrated import global_scale_of
 from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.form import parts_of
+from narrowgauge.reference.memory import packings
 from narrowgauge.reference.quantize import amax_of
 from narrowgauge.reference.wide import wide_result
 
@@ -66,7 +67,7 @@ def with_given(claim: Claim, x: Coded, turn: int | None = 0) -> Coded:
     if recipe is None:
         return x
     if claim.operation == Dequantize.operation:
-        return Input(x.format, x.data, _stored(recipe, x, resolved(claim).inputs, turn or 0))
+        return Input(x.format, x.data, _stored(recipe, x, claim, turn or 0))
     given: dict[str, Coded] = {}
     if isinstance(claim.contract, Then):
         shape = (1, x.shape[1] // parts_of(claim))
@@ -121,12 +122,24 @@ def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int | None) ->
     return {name: _as(made[name], "int32" if name == "zero_point" else "float32") for name in recipe.inputs}
 
 
-def _stored(recipe: Recipe, x: Coded, names: Mapping[str, str], turn: int) -> Mapping[str, Coded]:
+def _stored(recipe: Recipe, x: Coded, claim: Claim, turn: int) -> Mapping[str, Coded]:
     """Inputs of a reader."""
     grid = recipe.blocks.grid(*x.shape)
-    numbers: dict[str, tuple[float, ...]] = {"zero_point": _ZEROS, "global_scale": (1234.5, 1 + 2.0**-8, 0.37, 2.0**-8)}
+    numbers: dict[str, tuple[float, ...]] = {
+        "zero_point": _zeros(claim),
+        "global_scale": (1234.5, 1 + 2.0**-8, 0.37, 2.0**-8),
+    }
     made = {}
-    for name, format_name in names.items():
+    for name, format_name in resolved(claim).inputs.items():
         shape = (1, 1) if name in OF_TENSOR else grid
         made[name] = _as(_around(shape, numbers.get(name, _STORED.get(format_name, _ANY)), turn), format_name)
     return made
+
+
+def _zeros(claim: Claim) -> tuple[float, ...]:
+    """Zero points of a reader: where they are packed, all that its convention has a place for, neighbours far apart."""
+    packing = packings(claim).get("zero_point")
+    if packing is None or packing.zeros is None:
+        return _ZEROS
+    count = 1 << packing.zeros.bits
+    return tuple(float(packing.zeros.lowest + 7 * place % count) for place in range(count))

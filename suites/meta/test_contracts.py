@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from narrowgauge import Cast, CastPolicy, Destination, Quantize, Recipe, kernel, observe
+from narrowgauge import Cast, CastPolicy, Dequantize, Destination, Quantize, Recipe, Then, kernel, observe
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, format_named
 from narrowgauge.contracts.kernels import ATTRIBUTE, Plugged
 from narrowgauge.contracts.operations import Claim, Contract
-from narrowgauge.contracts.recipe import TOKEN, Blocks
+from narrowgauge.contracts.recipe import TOKEN, Blocks, Reader
 from narrowgauge.contracts.serial import contract_from_json, contract_to_json, plugged_from_json, plugged_to_json
 from narrowgauge.reference.recipes import RECIPES
 
@@ -25,17 +25,31 @@ OWN_RECIPE = Recipe(
     steps=(("minimum", ("bound", "recip")), ("scale", ("amax", ("div", "bound"), ("at_least", "minimum")))),
     element=("x", ("div", "stored")), source="mine", inputs=("global_scale",), scale_format="float8_e8m0fnu",
     scale_cast="e8m0_ceil",
+    reader=Reader((("decode", ("stored", ("mul", 0.5))),), ("x", ("sub", 1.0), ("mul", "decode"))),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "contract",
     [Cast("ocp_saturate"), Cast(CastPolicy(limit=224.0, rounding="up")), Quantize("vllm.fp8_per_token_dynamic"),
-     Quantize(OWN_RECIPE), Quantize(RECIPES["vllm.fp8_per_token_dynamic"]), observe(Cast), observe("quantize")],
+     Quantize(OWN_RECIPE), Quantize(RECIPES["vllm.fp8_per_token_dynamic"]), observe(Cast), observe("quantize"),
+     observe(Quantize, ("scale", "zero_point")),
+     Quantize("awq.uint4", {"zero_point": "awq_4bit~awq_4bit", "codes": "awq_4bit^T"}),
+     Dequantize("ocp.mxint8"), Dequantize(OWN_RECIPE, {"codes": "fp6_planes"}),
+     Then("vllm.fp8_group", first="rms_norm"), Then(OWN_RECIPE, {"scale": "scales_128x4"}, first="silu_mul")],
     ids=repr,
 )  # fmt: skip
 def test_contracts_survive_json(contract: Contract) -> None:
     assert contract_from_json(json.loads(json.dumps(contract_to_json(contract)))) == contract
+
+
+@pytest.mark.parametrize("kind", [Quantize, Dequantize])
+def test_every_recipe_survives_json(kind: type[Quantize] | type[Dequantize]) -> None:
+    """As an owner's own, whole: chains, readers, casts, blocks."""
+    for recipe in RECIPES.values():
+        found = contract_from_json(json.loads(json.dumps(contract_to_json(kind(recipe)))))
+        assert isinstance(found, kind)
+        assert found.recipe == recipe
 
 
 def test_kernels_survive_json() -> None:
@@ -53,7 +67,12 @@ def test_kernels_survive_json() -> None:
 
 def test_claims_are_text_and_back() -> None:
     for text in ("cast/ocp_saturate/float32/float8_e4m3fn", "quantize/sglang.fp8_per_token_cta/float16/float8_e4m3fnuz",
-                 "cast/?/bfloat16/float8_e4m3fn"):  # fmt: skip
+                 "cast/?/bfloat16/float8_e4m3fn", "quantize/?/bfloat16/int8",
+                 "dequantize/ocp.mxint8/int8/bfloat16",
+                 "dequantize/awq.uint4@codes:awq_4bit,zero_point:awq_4bit~awq_4bit/uint4/float16",
+                 "quantize/vllm.uint4b8@codes:compressed_tensors_4bit^T/float16/uint4",
+                 "then/rms_norm+vllm.fp8_group/bfloat16/float8_e4m3fn",
+                 "then/silu_mul+ocp.mxfp8_e4m3@scale:scales_128x4/bfloat16/float8_e4m3fn"):  # fmt: skip
         assert str(Claim.parse(text)) == text
     assert str(Claim.parse("cast/ocp_saturate/bf16/E4M3")) == "cast/ocp_saturate/bfloat16/float8_e4m3fn"
 
@@ -64,6 +83,16 @@ def test_claims_are_text_and_back() -> None:
         ("cast/ocp_saturate/float32", "expected operation/rule/source/format"),
         ("casts/ocp_saturate/float32/e4m3", "unknown operation 'casts'.*did you mean cast"),
         ("cast/ocp_saturate/float32/e4m4", "unknown format 'e4m4'; did you mean"),
+        ("dequantise/ocp.mxint8/int8/bf16", "unknown operation 'dequantise'.*did you mean dequantize"),
+        ("then/vllm.fp8_group/bf16/e4m3", r"which operation comes first is missing, as in Then"),
+        ("then/+vllm.fp8_group/bf16/e4m3", r"which operation comes first is missing"),
+        ("quantize/rms_norm+vllm.fp8_group/bf16/e4m3", r"rms_norm\+ stands before the recipe of a 'then' alone"),
+        ("quantize/ocp.mxfp4@codes/bf16/e2m1", "layouts 'codes'; expected name:layout, with commas between"),
+        ("quantize/ocp.mxfp4@codes:/bf16/e2m1", "layouts 'codes:'; expected name:layout"),
+        ("quantize/ocp.mxfp4@:fp6_dense/bf16/e2m1", "layouts ':fp6_dense'; expected name:layout"),
+        ("quantize/ocp.mxfp4@codes:a,/bf16/e2m1", "layouts 'codes:a,'; expected name:layout"),
+        ("then/?/bf16/e4m3", "unknown operation 'then'"),
+        ("dequantize/?/e4m3/bf16", "unknown operation 'dequantize'"),
     ],
 )
 def test_claims_that_cannot_be(text: str, words: str) -> None:
@@ -104,8 +133,52 @@ def test_recipes_use_what_is_known(steps: Any, element: Any, inputs: Any, wrong:
         Recipe("wrong", TOKEN, (), steps, element, "mine", inputs=inputs)
 
 
+def test_layouts_are_kept_by_name_whatever_their_order() -> None:
+    one = Quantize("awq.uint4", {"zero_point": "b", "codes": "a"})
+    assert one == Quantize("awq.uint4", (("codes", "a"), ("zero_point", "b")))
+    assert Claim(one, "float16", "uint4").layouts == {"codes": "a", "zero_point": "b"}
+    assert one.rule == "awq.uint4@codes:a,zero_point:b"
+    assert one != Quantize("awq.uint4")
+
+
+def test_what_a_claim_takes_and_returns_is_said_by_its_recipe() -> None:
+    """A reader takes what was stored, a quantizer what it is given, and both only once the recipe is known."""
+    recipe = RECIPES["vllm.nvfp4"]
+    read = Claim(Dequantize(recipe), "float4_e2m1fn", "bfloat16")
+    assert read.inputs == {"scale": "float8_e4m3fn", "global_scale": "float32"}
+    assert read.outputs == {"codes": "bfloat16"}
+    write = Claim(Quantize(recipe), "bfloat16", "float4_e2m1fn")
+    assert write.inputs == {"global_scale": "float32"}
+    assert write.outputs == {"codes": "float4_e2m1fn", "scale": "float8_e4m3fn"}
+    then = Claim(Then(recipe, first="silu_mul"), "bfloat16", "float4_e2m1fn")
+    assert (then.inputs, then.outputs) == (write.inputs, write.outputs)
+    seen = Claim(observe(Quantize, ("zero_point", "scale")), "bfloat16", "int8")
+    assert seen.inputs == {"zero_point": "int32", "scale": "float32"}
+    assert seen.outputs == {"codes": "int8", "scale": "float32"}
+    for contract in (Dequantize("vllm.nvfp4"), Then("vllm.nvfp4", first="rms_norm")):
+        with pytest.raises(BadInput, match=r"is said by the recipe; resolve the claim first"):
+            print(Claim(contract, "bfloat16", "float4_e2m1fn").inputs)
+
+
+@pytest.mark.parametrize(
+    ("of", "inputs", "words"),
+    [("dequantize", (), "unknown operation 'dequantize'"), ("quantise", (), "did you mean quantize"),
+     ("quantize", ("scales",), "unknown input 'scales'.*did you mean scale")],
+)  # fmt: skip
+def test_what_cannot_be_observed(of: str, inputs: tuple[str, ...], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        observe(of, inputs)
+
+
 @pytest.mark.parametrize("data", [{}, {"operation": "cast"}, {"operation": "mul", "policy": "x"},
-                                  {"operation": "cast", "policy": {"roundings": "up"}}])  # fmt: skip
+                                  {"operation": "cast", "policy": {"roundings": "up"}},
+                                  {"operation": "then", "recipe": "ocp.mxfp4"},
+                                  {"operation": "then", "first": "rms_norm"},
+                                  {"operation": "dequantize"}, {"operation": "dequantize", "recipe": {"name": "x"}},
+                                  {"operation": "quantize", "recipe": "x", "layouts": ["codes"]},
+                                  {"operation": "quantize", "recipe": "x", "layouts": [["codes", "a", "b"]]},
+                                  {"operation": "observe", "of": "dequantize"},
+                                  {"operation": "observe", "of": "quantize", "inputs": ["scales"]}])  # fmt: skip
 def test_json_that_is_no_contract(data: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         contract_from_json(data)

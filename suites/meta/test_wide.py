@@ -54,9 +54,8 @@ def rows(n: int) -> F64:
     some = [np.ldexp(noise(n, seed=k), power) for k, power in enumerate((-30, -12, -10, -3, 0, 0, 5, 7))]
     outlier = noise(n, seed=30)
     outlier[n // 3] = 200.0
-    return np.stack(
-        [*some, outlier, np.ones(n), np.full(n, 1 / 3), np.zeros(n), np.full(n, 1e-3), np.full(n, 2.0**-60)]
-    )
+    tiny = [np.full(n, 2.0**-60), np.full(n, 2.0**-137)]
+    return np.stack([*some, outlier, np.ones(n), np.full(n, 1 / 3), np.zeros(n), np.full(n, 1e-3), *tiny])
 
 
 def weights(n: int) -> F64:
