@@ -66,6 +66,8 @@ CLIPPING = (
         "torchao.nvfp4_two_levels", "compressed_tensors.nvfp4", "modelopt.nvfp4", "transformer_engine.nvfp4",
     }
 )  # fmt: skip
+#: whose largest elements take at most the lower half of the last binade: the power of two is that above amax itself
+WASTING = {"torchao.mx_ceil", "quark.mx_ceil", "quark.mxint8_ceil"}
 #: outside the span of magnitudes that their steps bear, codes are off by more than half a step
 ASTRAY = {
     "sglang.fp8_group_ue8m0_float16": "the reciprocal of the scale is rounded to float16: above 65504 it is infinite",

@@ -22,6 +22,7 @@ from narrowgauge.suites.meta.recipe_properties import (
     NOT_IDEMPOTENT,
     NOT_SYMMETRIC,
     SUBJECTS,
+    WASTING,
     Subject,
 )
 
@@ -237,6 +238,14 @@ def test_a_scale_is_no_larger_than_it_must_be(subject: Subject) -> None:
             assert decode_values(done["scale"]).max() == 448
 
 
+def test_which_scales_are_larger_than_they_must_be() -> None:
+    """All others are so small that some data reach the last code, and none stay below half of it."""
+    held = [s for s in SUBJECTS if s.reach is not None]
+    short = 1 - 2.0**-17
+    assert {s.recipe.name for s in held if (s.reach or 0) < s.top * short} == WASTING
+    assert {s.recipe.name for s in held if s.fill < s.top / 2 * short} == WASTING
+
+
 @pytest.mark.parametrize("subject", [s for s in SUBJECTS if "zero_point" in dict(s.recipe.steps)], ids=str)
 def test_a_range_takes_all_codes(subject: Subject) -> None:
     """From the smallest to the largest element are as many steps as there are codes, less one."""
@@ -295,4 +304,4 @@ def test_recipes_that_go_astray_beyond_what_their_steps_bear(name: str) -> None:
 
 def test_every_recipe_is_here() -> None:
     assert {s.recipe.name for s in SUBJECTS} == set(RECIPES)
-    assert set(NOT_IDEMPOTENT) | set(NOT_SYMMETRIC) | CLIPPING | CUTTING | set(ASTRAY) <= set(RECIPES)
+    assert set(NOT_IDEMPOTENT) | set(NOT_SYMMETRIC) | CLIPPING | CUTTING | WASTING | set(ASTRAY) <= set(RECIPES)
