@@ -14,6 +14,7 @@ from typing import Any
 from narrowgauge.ci.ledger import Row
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Cast, Claim, Dequantize
 from narrowgauge.golden.safetensors_file import TensorFile, has_dtype, metadata_of, read, write
 from narrowgauge.reference.behaviour import resolved
@@ -41,12 +42,18 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
     }
     sent = {name: to_memory(claim, x) for name, x in cases.items()}
     tensors = {
-        f"{name}.{part}": value if has_dtype(value.format) else Coded("uint8", value.data)
+        f"{name}.{part}": _in_file(value)
         for name, x in sent.items()
         for part, value in {"x": x, **given_with(x)}.items()
     }
     write(path, tensors, metadata, typed=True)
     return {name: x.shape for name, x in cases.items()}
+
+
+def _in_file(value: Coded) -> Coded:
+    """Codes of fewer than 8 bits, one to a byte, have no dtype of their own in a file: they go as plain bytes."""
+    plain = not has_dtype(value.format) and format_named(value.format).storage.itemsize == 1
+    return Coded("uint8", value.data) if plain else value
 
 
 def judge_files(inputs: Path, outputs: Path, kernel: str, target: str) -> list[Judged]:

@@ -209,5 +209,16 @@ class Subject:
         low = np.where((codes == ladder[0]) | (codes <= -top), -np.inf, low)
         return low, np.where((codes == ladder[-1]) | (codes >= top), np.inf, high)
 
+    def astray(self, x: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+        """Elements that are further from what their code stands for than half a step, and roundings."""
+        done = self.run(x)
+        low, high = self.cells(done)
+        step, zero = self.step(done), decode_values(done["codes"]) - self.numbers(done)
+        # what is added for the zero point is rounded too: to no more than 2^-24 of 256 codes
+        room = self.slack * (np.abs(x) + (256 * step if zero.any() else 0))
+        with np.errstate(invalid="ignore"):
+            held: npt.NDArray[np.bool_] = (x >= (low - zero) * step - room) & (x <= (high - zero) * step + room)
+        return ~held
+
 
 SUBJECTS = tuple(Subject(recipe, d) for recipe in RECIPES.values() for d in recipe.destinations)

@@ -258,7 +258,7 @@ def test_a_packed_reader_is_asked_and_judged_by_files(text: str, tmp_path: Path)
             stored = tensors[f"{case}.{'x' if name == 'codes' else name}"]
             assert stored.tobytes() == image(packed, parts[name].data)
     right = {f"{case}.codes": expected(claim, x)["codes"].low.data for case, x in live.items()}
-    plain = {name: ({2: "U16", 4: "U32"}[array.itemsize], array) for name, array in right.items()}
+    plain = {name: (f"U{8 * array.itemsize}", array) for name, array in right.items()}
     assert {one.row.result for one in judged(path, plain)} == {"passed"}
     assert set(shapes) == set(live)
     swapped = {
@@ -268,8 +268,21 @@ def test_a_packed_reader_is_asked_and_judged_by_files(text: str, tmp_path: Path)
     assert found == {case: "failed" if x.data.size else "passed" for case, x in live.items()}
 
 
+@pytest.mark.parametrize(
+    "text", ["cast/ocp_saturate/float4_e2m1fn/float8_e4m3fn", "dequantize/ocp.mxfp4/float4_e2m1fn/float32"]
+)
+def test_codes_of_4_bits_that_are_not_packed_go_one_to_a_byte(text: str, tmp_path: Path) -> None:
+    claim, path = Claim.parse(text), tmp_path / "in.safetensors"
+    write_inputs(claim, "smoke", path)
+    tensors = written(path)
+    read, cases = read_inputs(path)
+    assert str(read) == text
+    for case, x in cases_for(claim, "smoke").items():
+        assert tensors[f"{case}.x"].tobytes() == x.data.tobytes()
+        assert cases[case].digest() == x.digest()
+
+
 def test_an_inputs_file_whose_image_was_cut_names_the_case(tmp_path: Path) -> None:
-    """A shape in its metadata that the memory is not of."""
     text, path = READERS[0], tmp_path / "in.safetensors"
     shapes = write_inputs(Claim.parse(text), "smoke", path)
     case, (rows, columns) = next(iter(shapes.items()))
