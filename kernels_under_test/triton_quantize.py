@@ -99,17 +99,17 @@ def triton_soft_vllm_per_token(x, format):
     return by_groups(x, vllm_token, format)
 
 
-@native("vllm.fp8_per_token_dynamic", (*E4M3, *FNUZ), ALL_SOURCES)
+@native("vllm.fp8_per_token_dynamic", (*E4M3, *FNUZ))
 def triton_native_vllm_per_token(x, format):
     return by_groups(x, vllm_token, format, code=NATIVE[format])
 
 
-@soft("sglang.fp8_per_token_cta", (*E4M3, *FNUZ), ALL_SOURCES)
+@soft("sglang.fp8_per_token_cta", (*E4M3, *FNUZ), TWO_SOURCES)
 def triton_soft_sglang_per_token(x, format):
     return by_groups(x, times_inverse, format)
 
 
-@native("sglang.fp8_per_token_cta", (*E4M3, *FNUZ), ALL_SOURCES)
+@native("sglang.fp8_per_token_cta", (*E4M3, *FNUZ))
 def triton_native_sglang_per_token(x, format):
     return by_groups(x, times_inverse, format, code=NATIVE[format])
 
@@ -134,7 +134,7 @@ def triton_soft_aiter_token(x, format):
     return by_groups(x, aiter_triton, format, nan="all", bound=OWN_BOUNDS[format], code=FINITE[format])
 
 
-@soft("aiter.fp8_hip_token", (*E4M3, *FNUZ))
+@soft("aiter.fp8_hip_token")
 def triton_soft_aiter_hip_token(x, format):
     return by_groups(x, aiter_hip, format, bound=OWN_BOUNDS[format])
 
@@ -159,7 +159,7 @@ def triton_soft_vllm_native_tensor(x, format):
     return by_tensor(x, vllm_native, format, nan="keep")
 
 
-@soft("vllm.input_to_float8", (*E4M3, *FNUZ), TWO_SOURCES)
+@soft("vllm.input_to_float8", E4M3, TWO_SOURCES)
 def triton_soft_vllm_input_to_float8(x, format):
     recipe = input_to_float8_bf16 if x.dtype == torch.bfloat16 else input_to_float8
     return by_tensor(x, recipe, format, nan="keep", bound=OWN_BOUNDS[format])

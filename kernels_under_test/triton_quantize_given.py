@@ -70,7 +70,7 @@ def vllm_nvfp4_emulated(x, amax, bound, divisor):
 # --- one scale for a tensor, token, channel or group -----------------------------------------------------------------
 
 
-@soft("vllm.fp8_static_tensor", (*E4M3, *FNUZ))
+@soft("vllm.fp8_static_tensor")
 def triton_soft_vllm_static_tensor(x, format, scale):
     return by_blocks(x, scale, vllm, format, 0, 0)
 

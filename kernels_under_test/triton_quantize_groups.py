@@ -133,7 +133,7 @@ def triton_soft_vllm_group_ue8m0_packed_bf16(x, format):
     return by_groups(x, group_power_bf16, format, 128)
 
 
-@soft("vllm.fp8_group_triton", (*E4M3, *FNUZ))
+@soft("vllm.fp8_group_triton")
 def triton_soft_vllm_group_triton(x, format):
     return by_groups(x, vllm_triton, format, 128)
 
