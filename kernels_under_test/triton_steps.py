@@ -116,24 +116,10 @@ def even_power(x):
 
 @triton.jit
 def ceil_log_power(x):
-    """exp2(ceil(log2(x))) with a log2 rounded to float32: just above a power of two, k, it is k, and nothing goes up.
-
-    That is so where x / 2^k - 1, in ulp of 1, is below ln 2 times half the distance from k to the next float32, which
-    is |k|'s lowest bit over 2^24, and half of that above a negative k that is itself a power of two. Subnormals, which
-    go on to E8M0, are told apart at 2^-127 alone. Zero, infinity and NaN stay.
-    """
-    exponent = (bits(x) >> 23) - 127
-    size = tl.where(exponent < 0, -exponent, exponent)
-    distance = tl.zeros_like(size)  # half of it, in quarters of an ulp of 1
-    for power in tl.static_range(7):
-        inward = (exponent < 0) & (size == 1 << power)
-        distance = tl.where(size >= 1 << power, tl.where(inward, 1 << power, 2 << power), distance)
-    equal = (distance * 2839) >> 14  # 2839 / 4096 is ln 2
-    up = tl.where((bits(x) & 0x7FFFFF) > equal, 0x800000, 0)
-    power = (bits(x) & -0x800000) + up
-    subnormal = tl.where(bits(x) > 0x400000 + 11, 0x800000, 0x400000)
-    power = tl.where(exponent == -127, tl.where(bits(x) == 0, 0, subnormal), power)
-    return tl.where(exponent == 128, x, real(power))
+    """exp2(ceil(log2(x))), exactly: of a subnormal 2^-127 or 2^-126, what E8M0 has. Zero, infinity, NaN stay."""
+    subnormal = tl.where(bits(x) > 0x400000, 0x800000, tl.where(x == 0.0, 0, 0x400000))
+    power = tl.where(bits(x) < 0x800000, subnormal, (bits(x) + 0x7FFFFF) & -0x800000)
+    return tl.where(bits(x) >= 0x7F800000, x, real(power))
 
 
 # --- scales that are stored in other formats -------------------------------------------------------------------------

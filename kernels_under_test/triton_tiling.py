@@ -32,8 +32,7 @@ def amax_of(pattern, mask, AXIS: tl.constexpr, NAN: tl.constexpr):
     """
     magnitude = pattern & 0x7FFFFFFF
     if NAN == "all":
-        largest = tl.max(tl.where(mask & (magnitude <= 0x7F800000), magnitude, -1), AXIS)
-        return tl.where(largest < 0, 0x7FC00000, largest)
+        return tl.max(tl.where(mask & (magnitude <= 0x7F800000), magnitude, -1), AXIS)  # -1 is the pattern of a NaN
     else:
         return tl.max(tl.where(magnitude > 0x7F800000, 0x7FC00000 if NAN == "keep" else 0, magnitude), AXIS)
 
@@ -140,13 +139,12 @@ def by_groups(
     ``scales`` is where else they are stored, at the ``place`` that follows from two ``strides``.
     """
     rows, columns = x.shape
-    size = size or max(1, columns)
+    per_row, size = _count(columns, size), size or max(1, columns)
     assert ragged or columns % size == 0, f"{columns} columns are no whole number of groups of {size}"
-    per_row = max(1, triton.cdiv(columns, size))
     codes = torch.empty((rows, columns), dtype=torch.uint8, device=x.device)
     if scales is None:
         scales = torch.empty((rows, per_row), dtype=stored, device=x.device)
-    if rows:
+    if scales.numel():
         tile, width = groups_of(rows * per_row, size)
         loaded, bf16 = elements_of(x)
         quantize_groups[(triton.cdiv(rows * per_row, tile),)](
