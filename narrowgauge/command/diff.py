@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.text import Text
 
 from narrowgauge.command import diff_picture, pictures
@@ -182,10 +181,7 @@ def _json(found: Compared, sides: Sequence[Side], chosen: Mapping[str, float]) -
         "recipes": [side.recipe.name for side in sides],
         "formats": [side.format for side in sides],
         "given": [
-            {
-                n: {d: _plain(float(decode_values(each[n])[0, 0])) for d, each in s.given.items()}
-                for n in s.recipe.inputs
-            }
+            {n: {d: float(decode_values(each[n])[0, 0]) for d, each in s.given.items()} for n in s.recipe.inputs}
             for s in sides
         ],
         "chosen": dict(chosen),
@@ -195,9 +191,4 @@ def _json(found: Compared, sides: Sequence[Side], chosen: Mapping[str, float]) -
 
 
 def _place_json(place: Place) -> dict[str, Any]:
-    return asdict(place) | {"values": [_plain(value) for value in place.values]}
-
-
-def _plain(number: float) -> float | str:
-    """JSON has no NaN and no infinity."""
-    return number if np.isfinite(number) else str(number)
+    return asdict(place)

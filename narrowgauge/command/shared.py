@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def print_json(data: Any) -> None:
-    print(json.dumps(data, indent=1, sort_keys=True))
+    print(json.dumps(_plain(data), indent=1, sort_keys=True))
+
+
+def _plain(value: Any) -> Any:
+    """The same with words for NaN and infinities, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def given_numbers(words: Sequence[str]) -> dict[str, float]:

@@ -35,7 +35,9 @@ def from_range(low: F32, high: F32, recipe: Recipe) -> dict[str, Coded]:
             f"zero points: smallest values {list(low.shape)} and largest {list(high.shape)}; "
             "expected two of the same shape [down, across], none smallest above its largest, no NaN"
         )
-    seen = Statistics((low.shape[0], low.shape[1]), {"min": low, "max": high})
+    seen = Statistics(
+        (low.shape[0], low.shape[1]), {"min": low, "max": high, "amax": np.maximum(np.abs(low), np.abs(high))}
+    )
     with np.errstate(all="ignore"):
         values = block_values(seen, recipe, recipe.destinations[0].format, "float32", {})
     return {name: values[f"{name} as stored"] for name in ("scale", "zero_point")}

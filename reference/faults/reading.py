@@ -192,7 +192,7 @@ FAULTS = (
     ),
     Fault(
         "read.exponent_one_too_low",
-        "E8M0",
+        "EXPONENT",
         _moved_exponent(-1),
         "everything is half of what it should be",
         "the exponent's bias is taken for 128",
@@ -200,7 +200,7 @@ FAULTS = (
     ),
     Fault(
         "read.exponent_one_too_high",
-        "E8M0",
+        "EXPONENT",
         _moved_exponent(1),
         "everything is twice what it should be",
         "the exponent's bias is taken for 126",

@@ -74,7 +74,7 @@ RECIPES = (
         element=("x", ("div", "divisor"), ("add", 0.0)),
         scale_format="float8_e4m3fn",
         scale_cast="ocp_saturate",
-        source=f"{_QTENSOR}/nvfp4_tensor.py:31-49,159-207,228-323",
+        source=f"{_QTENSOR}/nvfp4_tensor.py:31-49, 159-207, 228-323",
     ),
     _fp8("tensor", TENSOR),
     _fp8("channel", TOKEN),

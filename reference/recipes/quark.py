@@ -9,7 +9,7 @@ from narrowgauge.contracts.recipe import Chain, Destination, Recipe, Step, group
 from narrowgauge.reference.recipes.common import MX, MXINT8, NAN_UNLESS_FINITE, NAN_WHERE_AMAX_IS
 from narrowgauge.reference.recipes.standards import E8M0, SIXTY_FOURTHS
 
-_INTERFACE = "Quark 0.13, torch/kernel/hw_emulation/hw_emulation_interface.py:1073-1138"
+_INTERFACE = "Quark 0.13, hw_emulation_interface.py:1073-1138"
 #: fp4 and fp6: what becomes 0 has no sign
 _UNSIGNED_ZERO = CastPolicy(nan="max", negative_zero="drop")
 _FLOATS = tuple(d if d.format.startswith("float8") else replace(d, cast=_UNSIGNED_ZERO) for d in MX)

@@ -69,6 +69,7 @@ ROWS: dict[str, str] = {
     "C.2 SGLang MHA": "sglang.kv_fp8 sglang.kv_fp8_number",
     "C.2 SGLang prefix-valid": "sglang.kv_fp8_commit*",
     "C.3 int8 and fp8 per token head": "vllm.kv_int8_token_head vllm.kv_fp8_token_head",
+    "C.3 int4 per token head": "vllm.int4_per_token_head",
     "C.4 fp8_ds_mla": "vllm.fp8_ds_mla",
     "C.4 SGLang DSA": "sglang.fp8_dsa",
     "C.4 nvfp4_ds_mla": "vllm.nvfp4_ds_mla",

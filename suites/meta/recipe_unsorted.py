@@ -7,6 +7,9 @@ A number may only fall: each change needs an input that shows it (second_matrice
 from __future__ import annotations
 
 UNSORTED: dict[str, int] = {
+    "vllm.int8_per_token_dynamic": 2,
+    "vllm.int4_per_token_head": 18,
+    "transformer_engine.fp8_delayed": 1,
     "vllm.fp8_native_group_ue8m0_gpu": 1,
     "vllm.fp8_native_static_tensor": 1,
     "vllm.fp8_native_static_token": 1,

@@ -15,9 +15,10 @@ from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.suites.meta import second_around
 from narrowgauge.suites.meta.around_sets import bits, coded, f32, numbers, random
+from narrowgauge.suites.meta.second_catalogue import SECOND
 from narrowgauge.suites.meta.second_derivation import decode
 from narrowgauge.suites.meta.second_quantizers import divide, multiply
-from narrowgauge.suites.meta.second_recipes import SECOND, code, float32_bits
+from narrowgauge.suites.meta.second_recipes import code, float32_bits
 
 pytestmark = pytest.mark.meta
 

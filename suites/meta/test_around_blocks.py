@@ -21,8 +21,9 @@ from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.suites.meta import second_around
 from narrowgauge.suites.meta.around_sets import F32, as_bfloat16, bits, coded, f32, numbers, random
+from narrowgauge.suites.meta.second_catalogue import SECOND
 from narrowgauge.suites.meta.second_derivation import LAYOUTS, decode
-from narrowgauge.suites.meta.second_recipes import SECOND, float32_bits
+from narrowgauge.suites.meta.second_recipes import float32_bits
 
 pytestmark = pytest.mark.meta
 

@@ -67,14 +67,14 @@ def test_factors_balance_the_two_at_one_half(seed: int) -> None:
 
 @given(seeds, st.sampled_from(["max", "most_recent"]), st.integers(1, 5), st.integers(1, 4))
 def test_a_constant_history_is_the_dynamic_recipe(seed: int, reduction: Any, length: int, calls: int) -> None:
-    """vLLM's input_to_float8 takes 448 / amax and its reciprocal too, at once; on float32 it rounds nothing between."""
+    """Transformer Engine's current scaling takes 448 / amax and its reciprocal too, at once."""
     x = coded(random(seed, 3, 20))
     state = delayed.start(length)
     for _ in range(calls):
         state = delayed.updated(delayed.recorded(state, 0, x), 448, 0, reduction)
     recipe = RECIPES["transformer_engine.fp8_delayed"]
     late = quantize(x, recipe, "float8_e4m3fn", given=delayed.given(state, 0, recipe))
-    now = quantize(x, RECIPES["vllm.input_to_float8"], "float8_e4m3fn")
+    now = quantize(x, RECIPES["transformer_engine.fp8_current"], "float8_e4m3fn")
     for name in ("codes", "scale"):
         assert late[name].data.tolist() == now[name].data.tolist()
     static = RECIPES["vllm.fp8_static_tensor"]

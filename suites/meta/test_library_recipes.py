@@ -55,6 +55,7 @@ ROWS: Mapping[str, str] = {
     "Transformer Engine: current scaling, block scaling, NVFP4": "transformer_engine.fp8_current "
     "transformer_engine.fp8_current_power_of_two transformer_engine.fp8_block_1x128 "
     "transformer_engine.fp8_block_128x128 transformer_engine.nvfp4",
+    "Transformer Engine: delayed scaling": "transformer_engine.fp8_delayed",
     "Transformer Engine: MXFP8": "nvidia.mxfp8_e4m3 nvidia.mxfp8_e5m2",
 }
 #: libraries that nothing here runs

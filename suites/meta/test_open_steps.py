@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.operations import Claim, Quantize
 from narrowgauge.contracts.recipe import TOKEN, Destination, Recipe
 from narrowgauge.reference.behaviour import behaviour_of
@@ -77,7 +77,7 @@ def test_what_is_admitted_is_the_hull_of_every_answer(name: str) -> None:
             for ulps in product((-1, 0, 1), repeat=places)
         ]
         claim, held = Claim.parse(f"quantize/{name}/float32/{format_name}"), _coded(beside)
-        assert_hull(expected(claim, Coded("float32", x), held), runs)
+        assert_hull(expected(claim, Input("float32", x, held)), runs)
 
 
 def assert_hull(want: Mapping[str, Interval], runs: list[dict[str, Array]]) -> None:
@@ -177,7 +177,7 @@ def test_answers_that_differ_from_place_to_place_are_admitted_together(monkeypat
     assert not is_open(recipe), "no place is counted twice"
     for ulps in ((1, -1, 1), (-1, 1, -1)):
         got = derive(name, x, "float32", "float4_e2m1fn", beside, partial(nvfp4_kernel, ulps))
-        want = expected(claim, Coded("float32", x), _coded(beside))
+        want = expected(claim, Input("float32", x, _coded(beside)))
         assert compare({n: _like(want[n].low, c) for n, c in got.items()}, want).total == 0
 
 
@@ -282,7 +282,10 @@ def test_identify_follows_a_kernel_of_admitted_answers() -> None:
     x = sharp()
     got = hip_kernel(x, (1, -1, 1, -1))
     observed = Claim.parse(f"quantize/?/float32/{E4M3}")
-    assert identify(observed, [Seen(Coded("float32", x), got)]).follows == ("aiter.fp8_hip_token",)
+    assert identify(observed, [Seen(Coded("float32", x), got)]).follows == (
+        "aiter.fp8_hip_token",
+        "aiter.fp8_hip_smooth",
+    )
 
 
 def test_an_interval_of_inputs_and_open_steps_hold_every_answer() -> None:

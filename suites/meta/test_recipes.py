@@ -10,8 +10,8 @@ import pytest
 from narrowgauge.command.identify import _identity
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.operations import Claim, Quantize
-from narrowgauge.contracts.recipe import TENSOR, TOKEN, Blocks, Recipe, group
+from narrowgauge.contracts.operations import Claim, Quantize, observe
+from narrowgauge.contracts.recipe import STATISTICS, TENSOR, TOKEN, Blocks, Recipe, group, names_in
 from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates, resolved
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import expected
@@ -106,19 +106,17 @@ def test_a_wrong_output_fails(claim: Claim) -> None:
 
 
 @pytest.mark.parametrize("recipe", STATIC, ids=lambda r: r.name)
-def test_a_recipe_with_inputs_cannot_be_claimed_yet(recipe: Recipe) -> None:
-    name, destination = recipe.name, recipe.destinations[0].format
-    claim = Claim(Quantize(name), "float32", destination)
-    with pytest.raises(
-        BadInput, match=f"is given {', '.join(recipe.inputs)} beside x, and no kernel can be given more"
-    ):
-        check_claim(claim)
-    assert name not in {c.rule for c in candidates(Claim.parse(f"quantize/?/float32/{destination}"))}
+def test_a_recipe_with_inputs_is_claimed_and_observed_with_them(recipe: Recipe) -> None:
+    destination = recipe.destinations[0].format
+    check_claim(Claim(Quantize(recipe.name), "float32", destination))
+    without, given = (Claim(observe(Quantize, names), "float32", destination) for names in ((), recipe.inputs))
+    assert recipe.name not in {c.rule for c in candidates(without)}
+    assert recipe.name in {c.rule for c in candidates(given)}
 
 
 def test_outputs_are_those_of_the_recipe() -> None:
     claim = Claim.parse("quantize/nvidia.nvfp4_divisor/float32/float4_e2m1fn")
-    with pytest.raises(BadInput, match=r"what 'nvidia\.nvfp4_divisor' returns is said by the recipe"):
+    with pytest.raises(BadInput, match=r"what 'nvidia\.nvfp4_divisor' takes and returns is said by the recipe"):
         _ = claim.outputs
     assert resolved(claim).outputs == {
         "codes": "float4_e2m1fn", "global_scale": "float32", "scale": "float8_e4m3fn",
@@ -155,10 +153,11 @@ def test_which_rows_stand_for_themselves() -> None:
     """A cut of rows is judged, and printed, only where rows do not share anything."""
     by_rows = {name for name, recipe in RECIPES.items() if recipe.by_rows}
     for name, recipe in RECIPES.items():
-        shares = recipe.blocks.rows != 1 or "tensor_amax" in operands_of(recipe) or bool(recipe.inputs)
+        looks = {name for _, chain in recipe.steps for name in names_in(chain)} & set(STATISTICS)
+        shares = "tensor_amax" in looks if recipe.blocks.rows == 1 else recipe.blocks.rows > 1 or bool(looks)
         assert (name not in by_rows) == shares
     assert {"vllm.fp8_group", "ocp.mxfp4"} <= by_rows
-    assert not {"vllm.fp8_block", "vllm.fp8_per_tensor_dynamic", "nvidia.nvfp4_divisor", "vllm.nvfp4"} & by_rows
+    assert not {"vllm.fp8_block", "vllm.fp8_per_tensor_dynamic", "nvidia.nvfp4_divisor"} & by_rows
 
 
 def test_a_fault_of_a_tensor_s_scale_is_named_from_the_whole_tensor() -> None:

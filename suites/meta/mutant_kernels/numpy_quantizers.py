@@ -290,12 +290,12 @@ def quantizer_reader_one_block_off(x, format, scale):
 
 
 def mxfp4(x):
-    """Codes and scales of OCP MXFP4: amax / 4, rounded down to a power of two."""
+    """Codes and scales of OCP MXFP4: amax, rounded down to a power of two, over 4."""
     with np.errstate(all="ignore"):
         blocks = x.reshape(x.shape[0], x.shape[1] // 32, 32)
-        bits = (np.abs(blocks).max(axis=2, initial=0) * F32(0.25)).view(np.uint32).astype(np.int64) & 0x7FFFFFFF
-        scale = np.where(bits > 0x7F800000, 255, np.minimum(bits >> 23, 254)).astype(np.uint8)
-        return e2m1fn(blocks / e8m0_value(scale)[:, :, None]).reshape(x.shape), scale
+        bits = np.abs(blocks).max(axis=2, initial=0).view(np.uint32).astype(np.int64) & 0x7FFFFFFF
+        scale = np.where(bits > 0x7F800000, 255, np.where(bits >> 23 == 255, 254, np.maximum((bits >> 23) - 2, 0)))
+        return e2m1fn(blocks / e8m0_value(scale)[:, :, None]).reshape(x.shape), scale.astype(np.uint8)
 
 
 def in_pairs(codes, low, high):
