@@ -107,7 +107,7 @@ def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int | None) ->
     value = to_float32(x)
     finite = np.where(np.isfinite(value), value, np.float32(0))
     grid = recipe.blocks.grid(*x.shape)
-    amax = amax_of(finite, recipe.blocks).astype(np.float64)
+    amax = amax_of(finite, recipe.blocks, "drop").astype(np.float64)
     largest = float(np.median(amax[amax > 0])) if (amax > 0).any() else 1.0
     bound = recipe.destination(format_name).bound
     relative = np.ones(grid) if turn is None else _around(grid, _RELATIVE, turn)

@@ -92,7 +92,7 @@ def _blocked(band: npt.NDArray[Any], blocks: Blocks, grid_columns: int) -> npt.N
     return band.reshape(down, r, grid_columns, c)
 
 
-def amax_of(matrix: F32, blocks: Blocks, nan: str = "drop") -> F32:
+def amax_of(matrix: F32, blocks: Blocks, nan: str) -> F32:
     """The largest magnitude of each block: by patterns, which are ordered as magnitudes are, NaN above infinity."""
     grid = blocks.grid(*matrix.shape)
     found, least = np.zeros(grid, np.uint32), np.full(grid, _MAGNITUDE if matrix.size else _INFINITY, np.uint32)
