@@ -165,7 +165,8 @@ class Device:
         packed buffers; without it x is a matrix, and so are the outputs. ``view``: how the copy of x lies in memory.
         """
         form = form or InMemory(claim.outputs, x.shape)
-        message = {"verb": "run", "choice": choice, "view": view, "shape": list(form.shape), "loose": list(form.loose)}
+        message: dict[str, Any] = {"verb": "run", "choice": choice, "view": view, "source": claim.source}
+        message |= {"shape": list(form.shape), "loose": list(form.loose)}
         return self._outcome(plugged, claim, message, {"x": x, **given_with(x)}, timeout, form.outputs)
 
     def run_range(self, plugged: Plugged, claim: Claim, first: int, count: int, timeout: float = RUN) -> Outcome:

@@ -36,7 +36,8 @@ class _Call:
     format: str
     outputs: Mapping[str, str]  #: names and formats
     fill: int
-    shape: tuple[int, ...]  #: of x as a matrix, where what is passed is its memory image
+    source: str  #: the format of x, and below its shape as a matrix, where what is passed is its memory image
+    shape: tuple[int, ...]
 
 
 def run(loaded: Loaded, inputs: Mapping[str, Coded], request: Mapping[str, Any]) -> Answer:
@@ -49,7 +50,8 @@ def run(loaded: Loaded, inputs: Mapping[str, Coded], request: Mapping[str, Any])
         where = {
             name: placed(value, request["view"] if name == "x" else "contiguous") for name, value in inputs.items()
         }
-        return _call(_Call(loaded, where, request["format"], request["outputs"], fill, tuple(request["shape"])))
+        asked = request["source"], tuple(request["shape"])
+        return _call(_Call(loaded, where, request["format"], request["outputs"], fill, *asked))
 
     first, wrong = call(FILLS[0])
     if wrong:
@@ -80,7 +82,9 @@ class Range:
         # The fills alternate, so that what was never written does not hold the answer of the block before.
         fill = FILLS[first // count % 2]
         outputs, wrong = _call(
-            _Call(loaded, {"x": x}, request["format"], request["outputs"], fill, self._patterns.shape)
+            _Call(
+                loaded, {"x": x}, request["format"], request["outputs"], fill, request["source"], self._patterns.shape
+            )
         )
         return {"kind": "returned", "malformed": wrong}, outputs
 
@@ -147,7 +151,7 @@ def _by_name(call: _Call, tensors: Mapping[str, Any]) -> dict[str, Any]:
             f"kernel {call.loaded.plugged.kernel.name!r} takes {', '.join(takes)}; its claim gives it "
             f"{', '.join(sorted(lacking))} beside x: add a parameter of that name"
         )
-    asked = {"source": call.inputs["x"].x.format, "shape": call.shape}
+    asked = {"source": call.source, "shape": call.shape}
     return given | {name: value for name, value in asked.items() if name in takes}
 
 

@@ -61,15 +61,21 @@ class Interval:
 Expected = dict[str, Interval]
 
 
-def expected(claim: Claim, x: Coded | Interval, given: Mapping[str, Coded] | None = None) -> Expected:
-    """The outputs that fulfil a claim for an input tensor, and what a recipe is given beside it.
+def expected(claim: Claim, x: Coded | Interval) -> Expected:
+    """The outputs that fulfil a claim for an input tensor, with what comes beside it.
 
     Raises ``BadInput`` for a claim or input that cannot be.
     """
     behaviour = behaviour_of(claim)
     if x.format != claim.source:
         raise BadInput(f"{claim}: the input is {x.format}; expected {claim.source}")
+    if behaviour.recipe is not None and not _is_monotone(behaviour.recipe) and (behaviour.first or not _is_known(x)):
+        raise BadInput(f"recipe {behaviour.recipe.name!r}: what it gives for an interval of inputs is not derived")
     return outputs_of(behaviour, x)
+
+
+def _is_known(x: Coded | Interval) -> bool:
+    return isinstance(x, Coded) or x.exact
 
 
 def outputs_of(behaviour: Behaviour, x: Coded | Interval) -> Expected:
@@ -119,8 +125,7 @@ def _quantize_interval(behaviour: Behaviour, x: Interval, given: Mapping[str, Co
     """Bounds of codes and scale from the corners: each stage is monotone in amax, and in the element for its sign."""
     recipe, stages, fmt = behaviour.recipe, behaviour.quantizer, behaviour.format
     assert recipe is not None
-    _check_monotone(recipe)
-    if not isinstance(stages, Staged):  # a fault that has no parts: one answer stands for all
+    if not isinstance(stages, Staged) or not _is_monotone(recipe):  # a fault may be so: one answer stands for all
         return _exactly(behaviour.run(Input(x.format, x.low.data, given)))
     low, high = to_float32(x.low), to_float32(x.high)
     if np.isnan(low).any() or np.isnan(high).any():
@@ -143,10 +148,9 @@ def _quantize_interval(behaviour: Behaviour, x: Interval, given: Mapping[str, Co
     return {name: _hull([run[name] for run in runs]) for name in runs[0]}
 
 
-def _check_monotone(recipe: Recipe) -> None:
-    """Raise ``BadInput`` for a recipe of which the corners do not bound what lies between."""
-    if not {str(chain[0]) for _, chain in recipe.steps}.isdisjoint(("min", "max")):
-        raise BadInput(f"recipe {recipe.name!r}: what it gives for an interval of inputs is not derived")
+def _is_monotone(recipe: Recipe) -> bool:
+    """Whether the corners of an interval of inputs bound what a recipe gives for what lies between."""
+    return {str(chain[0]) for _, chain in recipe.steps}.isdisjoint(("min", "max"))
 
 
 def _hulls(runs: Iterable[Buffers]) -> Expected:
