@@ -89,6 +89,7 @@ def sources() -> str:
     text += source("right", STATIC, "x, format, scale", f"{RIGHT}return done")
     text += source("any_name", AZP, "x, format, **given", "raise ValueError(sorted(given))")
     text += source("asks_shape", READ_PACKED, "x, format, scale, zero_point, shape", "raise ValueError(tuple(shape))")
+    text += source("asks_source", READ_PACKED, "x, format, scale, zero_point, source", "raise ValueError(source)")
     beside = "x, format, scale, global_scale"
     text += source("in_numpy", READ_NVFP4, beside, SEES.format("x, scale, global_scale"), "numpy")
     for name, (claim, parameters, _) in LACKING.items():
@@ -159,6 +160,12 @@ def test_the_shape_of_a_packed_matrix_is_given_to_those_that_ask(run: Run) -> No
     """It cannot be seen: eight codes are one element."""
     _, x, outcome = run("asks_shape")
     assert f"ValueError: {x.shape}" in outcome.reason
+
+
+def test_the_format_of_packed_codes_is_given_to_those_that_ask(run: Run) -> None:
+    """And not that of the words in which they come."""
+    _, _, outcome = run("asks_source")
+    assert "ValueError: uint4" in outcome.reason or "ValueError: int4" in outcome.reason
 
 
 @pytest.mark.parametrize("name", WRITING)

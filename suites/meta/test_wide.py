@@ -12,9 +12,14 @@ import pytest
 
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.wide import WIDE
+from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
+from narrowgauge.reference.faults.registry import fault_named
+from narrowgauge.reference.inputs import cases_for
+from narrowgauge.reference.judge import judge
 from narrowgauge.reference.noise import noise
 from narrowgauge.reference.wide import wide_result
 
@@ -265,6 +270,22 @@ def test_one_rounding_and_two_are_told_apart(name: str, source: str) -> None:
         asked(which, rows(512), source, weights(512))[2:] for which in (name.removesuffix("_twice_rounded"), name)
     )
     assert ((once[0] > twice[1]) | (once[1] < twice[0])).any()
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claim", ["then/rms_norm+vllm.fp8_per_token_dynamic/bfloat16/float8_e4m3fn",
+                                   "then/silu_mul+vllm.fp8_group/float32/float8_e4m3fn"])  # fmt: skip
+@pytest.mark.parametrize("fault", ["scale.inverted", "scale.unity", "element.scaled_twice"])
+def test_a_wrong_fused_kernel_is_named(claim: str, fault: str) -> None:
+    """Every fault is tried on it, those too of which an interval of inputs says nothing."""
+    asks = Claim.parse(claim)
+    x, wrong = cases_for(asks, "smoke")["noise"], fault_named(fault).applied_to(behaviour_of(asks))
+    assert wrong is not None
+    verdict = judge(asks, x, wrong.run(x))
+    assert verdict.result == "failed"
+    assert fault in verdict.explanations[0].faults
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
