@@ -30,7 +30,6 @@ def finite_to_e4m3fn(value):
 @triton.jit
 def finite_to_e4m3fnuz(value):
     """The same."""
-  
     return encode(bits(value), 3, 8, 0x7F, 0x80, 0x7F, 0x80, 0x80, 0x80, False)
 
 
