@@ -12,6 +12,7 @@ from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.recipe import TOKEN
 from narrowgauge.reference.behaviour import blocks_of
 from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.memory import fits
 from narrowgauge.suites.common import generate, judge_drawn, test_cell, test_cell_golden
 from narrowgauge.suites.planning import Planned
 
@@ -37,13 +38,20 @@ def test_cell_property(planned: Planned, request: pytest.FixtureRequest) -> None
 
 
 def shapes(claim: Claim) -> st.SearchStrategy[tuple[int, int]]:
-    """Rows and columns that the claim's blocks divide."""
+    """Rows and columns that the claim's blocks divide, and for which its layouts have a place."""
     blocks = blocks_of(claim) or TOKEN
     r, c = (1, 1) if blocks.ragged else (blocks.rows or 1, blocks.columns or 1)
     return st.tuples(
         st.integers(1, max(1, TALLEST // r)).map(lambda n: n * r),
         st.integers(1, max(1, WIDEST // c)).map(lambda n: n * c),
-    )
+    ).map(lambda shape: with_room(claim, shape))
+
+
+def with_room(claim: Claim, shape: tuple[int, int]) -> tuple[int, int]:
+    """The same, or rounded up to what the words of the claim's layouts hold."""
+    larger = [tuple(-(-size // each) * each for size in shape) for each in (1, 8, 32, 128)]
+    storage = format_named(claim.source).storage
+    return next((r, c) for r, c in larger if fits(claim, Coded(claim.source, np.zeros((r, c), storage))))
 
 
 def matrix(source: str, shape: tuple[int, int], over: list[int], elsewhere: dict[int, int]) -> Coded:
