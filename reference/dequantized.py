@@ -14,6 +14,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.recipe import Blocks, Recipe
 from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.reference.quantize import spread_over
 from narrowgauge.reference.steps import named
 
 Values = npt.NDArray[np.float64]
@@ -68,8 +69,6 @@ def _run(value: Any, steps: Any, values: Mapping[str, Any]) -> Any:
 
 
 def to_elements(value: npt.NDArray[Any], blocks: Blocks, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """A value of each block as one of each element; axes with one block are left to broadcasting."""
-    for axis, each in enumerate((blocks.rows, blocks.columns) if value.ndim else ()):
-        if value.shape[axis] > 1 and each > 1:
-            value = np.repeat(value, each, axis=axis).take(range(shape[axis]), axis=axis)
-    return value
+    """A value of each block as one of each element of a whole matrix; axes with one block are left to broadcasting."""
+    spread: npt.NDArray[Any] = spread_over(value, slice(None), blocks, shape)
+    return spread

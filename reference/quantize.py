@@ -226,7 +226,7 @@ def in_bands(
     bands = []
     for rows, places in _bands(matrix, blocks):
         band = matrix[rows]
-        spread = {name: _spread(value, places, blocks, band.shape) for name, value in values.items()}
+        spread = {name: spread_over(value, places, blocks, band.shape) for name, value in values.items()}
         done = np.broadcast_to(run_chain(chain, spread | {"x": band}, steps), band.shape)
         bands.append(last_cast(Coded("float32", np.ascontiguousarray(done, np.float32).view(np.uint32))).data)
     if not bands:
@@ -234,7 +234,7 @@ def in_bands(
     return Coded(format_name, bands[0] if len(bands) == 1 else np.concatenate(bands))
 
 
-def _spread(value: Any, places: slice, blocks: Blocks, shape: tuple[int, ...]) -> Any:
+def spread_over(value: Any, places: slice, blocks: Blocks, shape: tuple[int, ...]) -> Any:
     """A value of each block as one of each element of a band; axes with one block are left to broadcasting."""
     if np.ndim(value) != 2 or value.shape == (1, 1):
         return value
