@@ -162,11 +162,13 @@ class Device:
         given beside it.
 
         ``choice``: which answer an emulated device takes where an instruction's words allow several. ``form``: of
-        packed buffers; without it x is a matrix, and so are the outputs. ``view``: how the copy of x lies in memory.
+        packed buffers, and of those that are changed in place; without it x is a matrix, and so are the outputs.
+        ``view``: how the copy of x lies in memory.
         """
         form = form or InMemory(claim.outputs, x.shape)
         message: dict[str, Any] = {"verb": "run", "choice": choice, "view": view, "source": claim.source}
-        message |= {"shape": list(form.shape), "loose": list(form.loose)}
+        message |= {"shape": list(form.shape), "loose": list(form.loose), "in_place": list(form.in_place)}
+        message |= {"numbers": dict(form.numbers), "viewed": list(form.far if view == "far" else form.viewed)}
         return self._outcome(plugged, claim, message, {"x": x, **given_with(x)}, timeout, form.outputs)
 
     def run_range(self, plugged: Plugged, claim: Claim, first: int, count: int, timeout: float = RUN) -> Outcome:

@@ -62,7 +62,7 @@ def placed(x: Coded, view: View = "contiguous") -> Placed:
     """A copy of x in memory of its own. Raises ``NotExecuted`` where there is not as much memory as the view takes."""
     if view == "contiguous":
         return Placed(x, x.data.copy())
-    at = place(view, *x.shape)
+    at = place(view, x.shape)
     if at.filled:
         memory = np.resize(np.array(around(format_named(x.format)), x.data.dtype), at.size)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class _Call:
     fill: int
     source: str  #: the format of x, and below its shape as a matrix, where what is passed is its memory image
     shape: tuple[int, ...]
+    in_place: tuple[str, ...] = ()  #: outputs that are inputs, changed in place
+    numbers: Mapping[str, int] = field(default_factory=dict)  #: for who asks for them
 
 
 def run(loaded: Loaded, inputs: Mapping[str, Coded], request: Mapping[str, Any]) -> Answer:
@@ -48,9 +50,10 @@ def run(loaded: Loaded, inputs: Mapping[str, Coded], request: Mapping[str, Any])
 
     def call(fill: int) -> Called:
         where = {
-            name: placed(value, request["view"] if name == "x" else "contiguous") for name, value in inputs.items()
+            name: placed(value, request["view"] if name in request["viewed"] else "contiguous")
+            for name, value in inputs.items()
         }
-        asked = request["source"], tuple(request["shape"])
+        asked = request["source"], tuple(request["shape"]), tuple(request["in_place"]), request["numbers"]
         return _call(_Call(loaded, where, request["format"], request["outputs"], fill, *asked))
 
     first, wrong = call(FILLS[0])
@@ -131,6 +134,8 @@ def _unstable(differing: Mapping[str, npt.NDArray[np.bool_]]) -> list[str]:
 
 def _named(returned: Any, outputs: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """What the kernel returned, by output name: a single value, a tuple in the contract's order, or a dict."""
+    if not outputs:  # all is changed in place; what is returned then is looked at by nobody
+        return {}, []
     if returned is None:
         return {}, ["returned nothing"]
     if isinstance(returned, Mapping):
@@ -141,9 +146,14 @@ def _named(returned: Any, outputs: Mapping[str, str]) -> tuple[dict[str, Any], l
     return dict(zip(outputs, values, strict=True)), []
 
 
+def _returned(call: _Call) -> dict[str, str]:
+    """Names and formats of the outputs that a kernel returns."""
+    return {name: fmt for name, fmt in call.outputs.items() if name not in call.in_place}
+
+
 def _by_name(call: _Call, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """What a kernel is given by the names of its parameters: all that comes beside x; and if it asks for them
-    ``source``, the format of x, since not every format has a dtype, and ``shape``, of x as a matrix."""
+    ``source``, the format of x, since not every format has a dtype, ``shape``, of x as a matrix, and numbers."""
     takes = inspect.signature(call.loaded.function).parameters
     given = {name: tensor for name, tensor in tensors.items() if name != "x"}
     if not any(p.kind is p.VAR_KEYWORD for p in takes.values()) and (lacking := given.keys() - takes.keys()):
@@ -151,7 +161,7 @@ def _by_name(call: _Call, tensors: Mapping[str, Any]) -> dict[str, Any]:
             f"kernel {call.loaded.plugged.kernel.name!r} takes {', '.join(takes)}; its claim gives it "
             f"{', '.join(sorted(lacking))} beside x: add a parameter of that name"
         )
-    asked = {"source": call.source, "shape": call.shape}
+    asked = {"source": call.source, "shape": call.shape, **call.numbers}
     return given | {name: value for name, value in asked.items() if name in takes}
 
 
@@ -168,7 +178,8 @@ def _call_torch(call: _Call) -> Called:
         returned = call.loaded.function(x, call.format, **by_name)
         if x.is_cuda:
             torch.cuda.synchronize()
-    named, wrong = _named(returned, call.outputs)
+    named, wrong = _named(returned, _returned(call))
+    named |= {name: tensors[name] for name in call.in_place}
     buffers = {}
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
@@ -180,6 +191,8 @@ def _call_torch(call: _Call) -> Called:
         else:
             buffers[name] = codes
     for name, each in call.inputs.items():
+        if name in call.in_place:
+            continue
         after = _from_torch(torch, each.tensor(memory[name]), each.x.format) if each.watched else None
         wrong += each.changes(name, after.data) if isinstance(after, Coded) else []
     return buffers, wrong
@@ -236,7 +249,8 @@ def _call_numpy(call: _Call) -> Called:
     by_name = _by_name(call, arrays)
     with fresh_memory.filled(call.fill), np.errstate(all="ignore"):
         returned = call.loaded.function(arrays["x"], call.format, **by_name)
-    named, wrong = _named(returned, call.outputs)
+    named, wrong = _named(returned, _returned(call))
+    named |= {name: arrays[name] for name in call.in_place}
     buffers = {}
     for name, value in named.items():
         fmt = format_named(call.outputs.get(name, "float32"))
@@ -244,7 +258,8 @@ def _call_numpy(call: _Call) -> Called:
         typed = value.dtype.kind not in "iu" and value.dtype == _numpy_type(fmt.name)  # integers are codes
         buffers[name] = Coded(fmt.name, np.array(value.view(fmt.storage) if typed else as_bits(value, fmt)))
     for name, each in call.inputs.items():
-        wrong += each.changes(name, each.array(each.memory)) if each.watched else []
+        if name not in call.in_place:
+            wrong += each.changes(name, each.array(each.memory)) if each.watched else []
     return buffers, wrong
 
 

@@ -23,11 +23,12 @@ from narrowgauge.golden.steps import STAIR, fold, spaced, step_table, unfold
 from narrowgauge.reference.behaviour import behaviour_of, blocks_of, resolved, standing_of
 from narrowgauge.reference.codec import RandomBits
 from narrowgauge.reference.compare import compare
-from narrowgauge.reference.expected import Expected, Interval, expected
+from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.form import shaped, takes
 from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.policies import POLICIES, fitting
 from narrowgauge.reference.recipes import RECIPES
 

@@ -26,7 +26,7 @@ from narrowgauge.golden.families import (
     well_shaped,
 )
 from narrowgauge.golden.safetensors_file import metadata_of, read, write
-from narrowgauge.reference.expected import Expected
+from narrowgauge.reference.interval import Expected
 
 SCHEMA = "narrowgauge.golden/1"
 #: version of the generator: raised when the same tables would give other bytes

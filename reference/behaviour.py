@@ -10,12 +10,15 @@ from dataclasses import dataclass, replace
 
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.operations import Cast, Claim, Dequantize, Observe, Quantize, Then
+from narrowgauge.contracts.operations import Attend, Cast, Claim, Dequantize, KvWrite, Observe, OfCache, Quantize, Then
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
 from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.dequantize import dequantize
 from narrowgauge.reference.fast_codec import cast
+from narrowgauge.reference.kv import caches
+from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.kv.slots import slots_named
 from narrowgauge.reference.staged import PLAIN
 from narrowgauge.reference.wide import wide_result
 
@@ -43,6 +46,11 @@ class Behaviour:
     reads: bool = False  #: codes become values, and not values codes
     layouts: tuple[tuple[str, str], ...] = ()  #: name of a buffer, and its packing
     first: str = ""  #: the operation whose result is quantized
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether what comes out of a row depends on that row alone, and on what is given."""
+        return self.recipe is None or self.recipe.by_rows
 
     def run(self, x: Coded) -> Buffers:
         """The outputs for one input tensor, and what comes beside it. After an operation that leaves bits open, one of
@@ -75,9 +83,37 @@ class Behaviour:
         return codes
 
 
-def behaviour_of(claim: Claim) -> Behaviour:
+def promised(claim: Claim) -> Behaviour | Paged:
     """The behaviour that a claim promises. Raises ``BadInput`` for an observation or what does not fit."""
+    return paged_behaviour(claim) if isinstance(claim.contract, OfCache) else behaviour_of(claim)
+
+
+def paged_behaviour(claim: Claim) -> Paged:
+    """The behaviour that a claim on a cache promises. Raises ``BadInput`` for what does not fit."""
     contract = claim.contract
+    assert isinstance(contract, OfCache)
+    cache = caches.resolve(contract.cache)
+    writes = isinstance(contract, KvWrite)
+    held = claim.format if writes else claim.source
+    values = "float32" if isinstance(contract, Attend) else claim.format
+    parts = []
+    for part in cache.parts:
+        source = claim.source if writes else held
+        if part.recipe:
+            of = Quantize(part.recipe) if writes else Dequantize(part.recipe)
+            parts.append((part.name, behaviour_of(Claim(of, source, held if writes else values))))
+        else:  # kept bit for bit in a format of its own
+            kept = part.keeps or held
+            of_cast = Claim(Cast("ieee"), claim.source if writes else kept, kept if writes else values)
+            parts.append((part.name, behaviour_of(of_cast)))
+    return Paged(cache, contract, claim.source, claim.format, tuple(parts), slots_named(cache.slots))
+
+
+def behaviour_of(claim: Claim) -> Behaviour:
+    """The same for a claim on a tensor, and none on a cache."""
+    contract = claim.contract
+    if isinstance(contract, OfCache):
+        raise BadInput(f"{claim}: a cache has a behaviour for each part; expected a claim on a tensor")
     if isinstance(contract, Cast):
         return Behaviour(claim.source, claim.format, policies.resolve(contract.policy, claim.format))
     if isinstance(contract, Observe):
@@ -96,18 +132,20 @@ def behaviour_of(claim: Claim) -> Behaviour:
 def resolved(claim: Claim) -> Claim:
     """The same claim with its recipe as data, for who has no catalogue. Raises ``BadInput`` for an unknown name."""
     recipe = recipe_of(claim)
+    if isinstance(claim.contract, OfCache):
+        return replace(claim, contract=replace(claim.contract, cache=caches.resolve(claim.contract.cache)))
     if recipe is None or isinstance(claim.contract, Cast | Observe):
         return claim
     return replace(claim, contract=replace(claim.contract, recipe=recipe))
 
 
 def recipe_of(claim: Claim) -> Recipe | None:
-    """The recipe that is claimed; None for a cast or an observation."""
-    return None if isinstance(claim.contract, Cast | Observe) else recipes.resolve(claim.contract.recipe)
+    """The recipe that is claimed; None for a cast, an observation, or a cache, whose parts have their own."""
+    return None if isinstance(claim.contract, Cast | Observe | OfCache) else recipes.resolve(claim.contract.recipe)
 
 
 def blocks_of(claim: Claim) -> Blocks | None:
-    """What shares a scale; None for a cast or an observation."""
+    """What shares a scale; None where there is no recipe."""
     recipe = recipe_of(claim)
     return None if recipe is None else recipe.blocks
 
@@ -135,6 +173,9 @@ class Standing:
 def standing_of(claim: Claim) -> Standing:
     """On whose word the expectation of a claim rests."""
     contract = claim.contract
+    if isinstance(contract, OfCache):
+        cache = caches.resolve(contract.cache)
+        return Standing(f"{cache.name}: {cache.source}", "source", "its own claim")
     if isinstance(contract, Cast) and isinstance(contract.policy, str):
         named = policies.policy_named(contract.policy)
         breaks = "a specification that it claims" if named.evidence == "specification" else "its own claim"

@@ -21,8 +21,8 @@ from narrowgauge.contracts.policy import CastPolicy, options
 from narrowgauge.reference.codec import WIDEST_TABLE, Values, encode, has_negative_zero, values
 from narrowgauge.reference.compare import Difference, Mask, compare
 from narrowgauge.reference.diagnosis import spread
-from narrowgauge.reference.expected import Interval
 from narrowgauge.reference.fast_codec import cast, decode_values
+from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.landmarks import places
 from narrowgauge.reference.policies import check_fits, fitting, resolve
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.verdict import DIFFERENCES
-from narrowgauge.reference.expected import Expected, Interval
 from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.reference.interval import Expected, Interval
 
 Mask = npt.NDArray[np.bool_]
 #: classes by number: 0 is "no difference", then the order of DIFFERENCES
@@ -67,7 +67,7 @@ def _classes(got: Coded, want: Interval, output: str) -> npt.NDArray[np.uint8]:
         return result
     where = np.nonzero(differs)
     g, low, high = (decode_values(Coded(c.format, c.data[where])) for c in (codes, want.low, want.high))
-    kind = np.full(g.shape, _CLASS["scale" if output == "scale" else "value"], np.uint8)
+    kind = np.full(g.shape, _CLASS["scale" if output.endswith("scale") else "value"], np.uint8)
     kind[np.isinf(g) | np.isinf(low)] = _CLASS["infinity"]
     kind[np.isnan(g) | np.isnan(low)] = _CLASS["nan"]
     kind[np.isnan(g) & np.isnan(low)] = 0  # NaN is compared as a class: sign and payload are free

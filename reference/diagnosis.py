@@ -16,12 +16,15 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Explanation
-from narrowgauge.reference.behaviour import Behaviour, behaviour_of, blocks_of
+from narrowgauge.reference.behaviour import Behaviour, promised
 from narrowgauge.reference.compare import Difference, compare
-from narrowgauge.reference.expected import Expected, outputs_of, quantized
+from narrowgauge.reference.expected import outputs_of
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
-from narrowgauge.reference.listing import input_of, show
+from narrowgauge.reference.interval import Expected
+from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.listing import origin
+from narrowgauge.reference.showing import show
 
 Rows = npt.NDArray[np.intp]
 #: how many rows of each class of difference a witness takes, and how many rows that agree
@@ -37,7 +40,7 @@ class _Candidate:
     """A fault, or two, as the behaviour that they make."""
 
     names: tuple[str, ...]
-    behaviour: Behaviour
+    behaviour: Behaviour | Paged
     whole: bool  #: what it does to a row depends on others, so that it is tried on all of them
 
     @property
@@ -79,10 +82,10 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
 
     A complete one reproduces every output. A partial one is given only where it leaves less than it found.
     """
-    right = behaviour_of(claim)
+    right = promised(claim)
     seen = _Seen(x, got, difference)
     # where rows share a scale, a cut of them is another matrix
-    few = seen.cut(_witness(difference)) if right.recipe is None or right.recipe.by_rows else seen
+    few = seen.cut(_witness(difference)) if right.by_rows else seen
     singles = [_tried(c, seen if c.whole else few) for c in _single_faults(right)]
     complete = _complete((t.candidate for t in singles if t.left == 0), seen)
     if not complete:
@@ -97,18 +100,18 @@ def _complete(survivors: Iterable[_Candidate], seen: _Seen) -> list[_Candidate]:
     return [c for c in survivors if _tried(c, seen).left == 0]
 
 
-def _single_faults(right: Behaviour) -> Iterable[_Candidate]:
+def _single_faults(right: Behaviour | Paged) -> Iterable[_Candidate]:
     for name, fault in FAULTS.items():
         wrong = fault.applied_to(right)
         if wrong is not None:
             yield _Candidate((name,), wrong, _whole(wrong, fault.across_rows))
 
 
-def _whole(wrong: Behaviour, across_rows: bool) -> bool:
-    return across_rows or (wrong.recipe is not None and not wrong.recipe.by_rows)
+def _whole(wrong: Behaviour | Paged, across_rows: bool) -> bool:
+    return across_rows or not wrong.by_rows
 
 
-def _pairs(right: Behaviour, singles: list[_Tried], seen: _Seen, few: _Seen) -> Iterable[_Candidate]:
+def _pairs(right: Behaviour | Paged, singles: list[_Tried], seen: _Seen, few: _Seen) -> Iterable[_Candidate]:
     """Two faults of which one explains a part, and the other changes something, that leave nothing of a witness.
 
     Of faults that do the same the first stands for all until it is found.
@@ -135,7 +138,7 @@ def _answer(outputs: Expected) -> str:
     return digest({f"{end} {name}": getattr(value, end) for name, value in outputs.items() for end in ("low", "high")})
 
 
-def _pair(right: Behaviour, one: str, two: str) -> _Candidate | None:
+def _pair(right: Behaviour | Paged, one: str, two: str) -> _Candidate | None:
     first = FAULTS[one].applied_to(right)
     both = None if first is None else FAULTS[two].applied_to(first)
     if both is None:
@@ -199,13 +202,13 @@ def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
     for case, x in cases_for(claim, "smoke").items():
         want = outputs_of(first.behaviour, x)
         for other in same[1:]:
-            outputs = other.behaviour.run(x)
+            outputs = {name: value.low for name, value in outputs_of(other.behaviour, x).items()}
             apart = compare(outputs, want)
             for name, classes in apart.classes.items():
                 if classes.any():
                     index = tuple(int(i) for i in np.argwhere(classes)[0])
                     one, two = (show(Coded(c.format, c.data[index])) for c in (want[name].low, outputs[name]))
-                    place = input_of(quantized(claim, x), index, classes.shape, blocks_of(claim))
+                    place = origin(claim, x, name, index, classes.shape)
                     where = f"{place}, {name}{list(index)} of case {case!r}"
                     return f"{where}: {first.name} gives {one}, {other.name} gives {two}"
     return "no input of the suite's cases separates them for this claim: they are one fault here"

@@ -12,7 +12,7 @@ from narrowgauge.contracts.operations import Claim, Dequantize, Then
 from narrowgauge.contracts.recipe import OF_TENSOR
 from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import recipe_of, resolved
-from narrowgauge.reference.expected import Expected, Interval
+from narrowgauge.reference.interval import Expected, Interval
 
 
 def takes(claim: Claim, shape: tuple[int, ...]) -> bool:

@@ -16,8 +16,9 @@ from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates
 from narrowgauge.reference.choices import Choices, choices_of, mistaken
 from narrowgauge.reference.compare import Difference, compare
 from narrowgauge.reference.diagnosis import explain
-from narrowgauge.reference.expected import Expected, expected
+from narrowgauge.reference.expected import expected
 from narrowgauge.reference.form import form_of, shaped, takes
+from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.listing import mismatches
 from narrowgauge.reference.parts import Part, parts_of
 

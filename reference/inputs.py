@@ -20,6 +20,7 @@ from narrowgauge.contracts.views import View
 from narrowgauge.reference import matrices, packed
 from narrowgauge.reference.codec import WIDEST_TABLE, values
 from narrowgauge.reference.given import with_given
+from narrowgauge.reference.kv.cases import Shape, call
 from narrowgauge.reference.landmarks import boundaries, codes_near
 from narrowgauge.reference.memory import fits
 from narrowgauge.reference.noise import scrambled
@@ -251,7 +252,53 @@ _FUSED = (
     Case("noise_long", "then", noise_rows(4096), "long rows: sums in any order part most", "standard"),
 )
 
-CASES: tuple[Case, ...] = (*_OF_CASTS, *_NAMED_ROWS, *_SHAPES, *_BLOCKS, *_TENSORS, *_VIEWS, *_READERS, *_FUSED)
+_WRITES = tuple(
+    Case(name, "kv_write", call(shape), about, depth, view=view)
+    for name, shape, about, depth, view in (
+        ("scattered", Shape(), "scattered slots and padding; what nobody writes is NaN", "smoke", "contiguous"),
+        (
+            "other_fill",
+            Shape(tokens=5, fill=1, turn=1),
+            "another scale, other numbers in the cache",
+            "smoke",
+            "contiguous",
+        ),
+        (
+            "repeated",
+            Shape(repeated=True),
+            "two tokens go to one slot: one of them stays, whole",
+            "smoke",
+            "contiguous",
+        ),
+        ("no_tokens", Shape(tokens=0, pages=2), "nothing is written", "smoke", "contiguous"),
+        ("sliced_tokens", Shape(turn=2), "K and V cut out of wider rows, with NaN around them", "smoke", "sliced"),
+        ("far_pages", Shape(tokens=9, pages=3, turn=3), "pages whose offsets pass 32 bits", "exhaustive", "far"),
+    )
+)
+_READS = tuple(
+    Case(name, operation, call(shape), about, depth, view=view)
+    for operation in ("kv_read", "attend")
+    for name, shape, about, depth, view in (
+        ("permuted", Shape(), "pages in no order, NaN in all that is not used", "smoke", "contiguous"),
+        ("permuted_filled", Shape(fill=1), "the same with numbers in what is not used", "smoke", "contiguous"),
+        ("next_scale", Shape(turn=1, lengths=(7, 20)), "another scale", "smoke", "contiguous"),
+        ("no_sequences", Shape(lengths=(), pages=2), "nothing is read", "smoke", "contiguous"),
+        ("far_pages", Shape(lengths=(20, 1), pages=4), "pages whose offsets pass 32 bits", "exhaustive", "far"),
+    )
+)
+
+CASES: tuple[Case, ...] = (
+    *_OF_CASTS,
+    *_NAMED_ROWS,
+    *_SHAPES,
+    *_BLOCKS,
+    *_TENSORS,
+    *_VIEWS,
+    *_READERS,
+    *_FUSED,
+    *_WRITES,
+    *_READS,
+)
 
 
 def case_named(name: str) -> Case:

@@ -7,17 +7,18 @@ from dataclasses import replace
 
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput, unknown
-from narrowgauge.contracts.operations import Cast, Claim, Observe, Then
+from narrowgauge.contracts.operations import Cast, Claim, Observe, OfCache, Then
 from narrowgauge.contracts.outcome import CHOICES
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.contracts.wide import WIDE
-from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates, standing_of
+from narrowgauge.reference.behaviour import behaviour_of, candidates, promised, standing_of
 from narrowgauge.reference.choices import choices_of, mistaken
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.diagnosis import explain
-from narrowgauge.reference.expected import Expected, expected, quantized
+from narrowgauge.reference.expected import expected
 from narrowgauge.reference.form import form_of, observed_form
 from narrowgauge.reference.identify import Seen, rules_apart, their_names
+from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.listing import mismatches
 from narrowgauge.reference.memory import check_layouts
 from narrowgauge.reference.open_answers import open_answers
@@ -86,7 +87,7 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected) -
         elements=elements,
         differences=difference.counts,
         explanations=explanations,
-        mismatches=tuple(mismatches(quantized(claim, x), got, want, difference, blocks_of(claim))),
+        mismatches=tuple(mismatches(claim, x, got, want, difference)),
         breaks=standing.breaks,
         reason="" if explained or claim.operation != Cast.operation else _other_choices(claim, x, got["codes"]),
         digest=digest(dict(got)),
@@ -126,6 +127,9 @@ def check_claim(claim: Claim) -> None:
             raise BadInput(f"{claim}: no named rule has destination {claim.format}; there is nothing to compare with")
         return
     standing_of(claim)
+    if isinstance(claim.contract, OfCache):
+        promised(claim)
+        return
     if behaviour_of(claim).policy.rounding == "stochastic":
         raise BadInput(
             f"{claim}: a stochastic cast cannot be judged: nobody hands a kernel the random bits to round by, so "

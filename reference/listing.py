@@ -7,19 +7,23 @@ from collections.abc import Mapping
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, given_with
-from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.operations import Claim, OfCache
 from narrowgauge.contracts.recipe import Blocks
 from narrowgauge.contracts.verdict import Mismatch
+from narrowgauge.reference.behaviour import blocks_of
 from narrowgauge.reference.compare import Difference
-from narrowgauge.reference.expected import Expected
+from narrowgauge.reference.expected import quantized
 from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.reference.interval import Expected
+from narrowgauge.reference.kv.listing import token_of
+from narrowgauge.reference.showing import show
 
 #: how many differing elements a verdict lists
 LISTED = 10
 
 
 def mismatches(
-    x: Coded, got: Mapping[str, Coded], want: Expected, difference: Difference, blocks: Blocks | None = None
+    claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected, difference: Difference
 ) -> list[Mismatch]:
     """The first differing elements, a few of each class, with what went in."""
     listed: list[Mismatch] = []
@@ -35,12 +39,19 @@ def mismatches(
                         output=name,
                         index=index,
                         kind=difference.kind(name, index),
-                        input=input_of(x, index, classes.shape, blocks),
+                        input=origin(claim, x, name, index, classes.shape),
                         got=show(Coded(got[name].format, got[name].data[index])),
                         want=ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}",
                     )
                 )
     return listed
+
+
+def origin(claim: Claim, x: Coded, output: str, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """What one element of an output came from, in words: values, with what is given for them."""
+    if isinstance(claim.contract, OfCache):
+        return token_of(claim, x, output, index)
+    return input_of(quantized(claim, x), index, shape, blocks_of(claim))
 
 
 def input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...], blocks: Blocks | None) -> str:
@@ -72,13 +83,3 @@ def _block(x: Coded, index: tuple[int, ...], shape: tuple[int, ...], blocks: Blo
     block = decode_values(Coded(x.format, np.ascontiguousarray(x.data[tuple(places)])))
     magnitudes = np.abs(block[~np.isnan(block)])
     return f"{', '.join(words) or 'the tensor'}, largest magnitude {magnitudes.max(initial=0.0):.9g}"
-
-
-def show(element: Coded) -> str:
-    """A single element as value and bits: ``448 (0x7e)``."""
-    fmt = format_named(element.format)
-    code = int(element.data)
-    if not 0 <= code < fmt.code_count:
-        return f"{code:#x}, no code"
-    value = float(decode_values(Coded(fmt.name, np.array([code], fmt.storage)))[0])
-    return f"{value:.9g} ({code:#0{2 + fmt.bits // 4}x})"

@@ -12,10 +12,11 @@ from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.layout import InMemory, Layout, ZeroPoints
-from narrowgauge.contracts.operations import Claim, Dequantize, Then
+from narrowgauge.contracts.operations import Claim, Dequantize, OfCache, Then
 from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import recipe_of, resolved
 from narrowgauge.reference.form import shaped
+from narrowgauge.reference.kv import memory as kv_memory
 from narrowgauge.reference.layouts import (
     layout_named,
     pack,
@@ -134,6 +135,8 @@ def _shape_beside(claim: Claim, x: Coded, name: str) -> tuple[int, ...]:
 
 def to_memory(claim: Claim, x: Coded) -> Coded:
     """The input as the kernel is given it: that of a reader is packed."""
+    if isinstance(claim.contract, OfCache):
+        return kv_memory.to_memory(claim, x)
     if claim.operation != Dequantize.operation or not claim.layouts:
         return x
     held = packings(claim)
@@ -144,6 +147,8 @@ def to_memory(claim: Claim, x: Coded) -> Coded:
 
 def sent_formats(claim: Claim) -> dict[str, str]:
     """Names and formats of what a kernel is given, x first, as elements of memory."""
+    if isinstance(claim.contract, OfCache):
+        return kv_memory.sent_formats(claim)
     given = dict(resolved(claim).inputs)
     if isinstance(claim.contract, Then):
         given |= dict.fromkeys(WIDE[claim.contract.first].inputs, claim.source)
@@ -176,6 +181,8 @@ def read_memory(
 
 def in_memory(claim: Claim, x: Coded) -> InMemory:
     """What a device must know of the memory images of a claim."""
+    if isinstance(claim.contract, OfCache):
+        return kv_memory.in_memory(claim, x)
     outputs = dict(resolved(claim).outputs)
     if claim.operation == Dequantize.operation:
         return InMemory(outputs, x.shape)
@@ -187,6 +194,8 @@ def in_memory(claim: Claim, x: Coded) -> InMemory:
 
 def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[str, Coded], tuple[str, ...]]:
     """What a kernel returned as the claim's matrices, and what is wrong with the images; those are left out."""
+    if isinstance(claim.contract, OfCache):
+        return kv_memory.from_memory(claim, x, got)
     matrices, wrong = dict(got), []
     if claim.operation == Dequantize.operation or not claim.layouts:
         return matrices, ()

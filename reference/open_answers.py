@@ -14,8 +14,8 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.verdict import OpenAnswers
 from narrowgauge.reference.compare import Difference, compare
-from narrowgauge.reference.expected import Expected, Interval
 from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.reference.interval import Expected, Interval
 
 Outputs = Mapping[str, Coded]
 Mask = npt.NDArray[np.bool_]

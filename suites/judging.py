@@ -12,7 +12,8 @@ from narrowgauge.contracts.operations import Cast, Observe
 from narrowgauge.contracts.outcome import CHOICES, Choice, Outcome
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.reference.behaviour import resolved
-from narrowgauge.reference.expected import Expected, expected
+from narrowgauge.reference.expected import expected
+from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.memory import from_memory, in_memory, to_memory
 from narrowgauge.reference.message import failure_message

@@ -18,7 +18,7 @@ from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.contracts.views import View, place
 from narrowgauge.devices.placing import around
 from narrowgauge.reference.behaviour import recipe_of, resolved
-from narrowgauge.reference.expected import Expected
+from narrowgauge.reference.interval import Expected
 
 #: how many elements of a cast, and of a row or matrix of a quantizer, a script holds
 ELEMENTS, LARGEST_MATRIX = 4, 1024
@@ -102,7 +102,7 @@ def _input(plugged: Plugged, name: str, source: str, part: npt.NDArray[Any]) -> 
 
 def _place(plugged: Plugged, source: str, part: npt.NDArray[Any], view: View) -> list[str]:
     """The same numbers as a view of other memory: see devices/placing."""
-    at, fmt, shape = place(view, *part.shape), format_named(source), list(part.shape)
+    at, fmt, shape = place(view, part.shape), format_named(source), list(part.shape)
     width = fmt.storage.itemsize
     numpy = f"np.lib.stride_tricks.as_strided(memory[{at.offset}:], {shape}, {[width * s for s in at.strides]})"
     filled = f"np.resize(np.array({list(around(fmt))}, bits.dtype), {at.size})"

@@ -25,11 +25,11 @@ from narrowgauge.devices.device import RUN, Device
 from narrowgauge.golden.steps import step_table
 from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.codec import values
-from narrowgauge.reference.expected import Expected, Interval
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.form import form_of
+from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.judge import judge
-from narrowgauge.reference.listing import show
+from narrowgauge.reference.showing import show
 from narrowgauge.suites.sweep_record import Record, Span, Stretch, blocks
 
 

@@ -19,8 +19,8 @@ from narrowgauge.reference.actual import Actual, actual, check_known_from, is_kn
 from narrowgauge.reference.choosing import chosen, random_bits
 from narrowgauge.reference.codec import RandomBits
 from narrowgauge.reference.fast_codec import cast
-from narrowgauge.reference.listing import show as shown
 from narrowgauge.reference.policies import fitting, policy_named
+from narrowgauge.reference.showing import show as shown
 from narrowgauge.reference.typed import Typed, typed
 
 #: under which the answer of one's own choices stands among those of the named policies

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from narrowgauge.contracts.errors import BadInput
@@ -133,8 +133,12 @@ class ZeroPoints:
 
 @dataclass(frozen=True)
 class InMemory:
-    """What a device must know to call a kernel whose buffers are packed."""
+    """What a device must know to call a kernel whose buffers are packed, or are changed in place."""
 
     outputs: Mapping[str, str]  #: names and formats of what is returned, as elements of memory
     shape: tuple[int, ...]  #: of x as a matrix
     loose: tuple[str, ...] = ()  #: outputs whose padding may be left unwritten
+    in_place: tuple[str, ...] = ()  #: outputs that are inputs, changed in place
+    numbers: Mapping[str, int] = field(default_factory=dict)  #: whole numbers for a kernel that asks for them
+    viewed: tuple[str, ...] = ("x",)  #: inputs that lie in memory in another way, where a case says so
+    far: tuple[str, ...] = ("x",)  #: those that lie far apart, where a case says so

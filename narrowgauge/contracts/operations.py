@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from narrowgauge.contracts.cache import Cache
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
@@ -88,6 +89,57 @@ class Then(_OfRecipe):
 
 
 @dataclass(frozen=True)
+class _OfCache:
+    """A contract on a key-value cache (a name, or your own)."""
+
+    cache: str | Cache
+
+    @property
+    def rule(self) -> str:
+        """The cache's name."""
+        return self.cache if isinstance(self.cache, str) else self.cache.name
+
+
+@dataclass(frozen=True)
+class KvWrite(_OfCache):
+    """Parts of tokens, x [tokens, heads, head size] the first of them, are written into the pages of a cache.
+
+    A claim's source is the format of x, its format that of the codes in the cache. The kernel is given the caches as
+    they were (``k_cache``), and changes them in place.
+    """
+
+    operation: ClassVar[str] = "kv_write"
+
+
+@dataclass(frozen=True)
+class KvRead(_OfCache):
+    """The tokens of sequences are gathered from a cache, by block tables, as values.
+
+    A claim's source is the format of the codes, its format that of the values. x is the first buffer of the cache.
+    """
+
+    operation: ClassVar[str] = "kv_read"
+
+
+@dataclass(frozen=True)
+class Attend(_OfCache):
+    """One new token of each sequence attends to what a cache holds of it: softmax in float32, any order of sums.
+
+    A claim's source is the format of the codes, its format that of query and output. x is the first buffer.
+    """
+
+    soft_cap: float = 0.0  #: c of c · tanh(score / c); 0 for none
+    weights: str = "float32"  #: the format to which softmax's numbers are rounded before they meet V
+    operation: ClassVar[str] = "attend"
+
+    @property
+    def rule(self) -> str:
+        """The cache's name, and behind a ``+`` each what is not usual."""
+        cap = f"+soft_cap:{self.soft_cap:g}" if self.soft_cap else ""
+        return super().rule + cap + (f"+weights:{self.weights}" if self.weights != "float32" else "")
+
+
+@dataclass(frozen=True)
 class Observe:
     """Claims nothing: asks which named policy or recipe the kernel follows."""
 
@@ -103,10 +155,12 @@ class Observe:
                 raise unknown("input", name, INPUTS, "observe(...)")
 
 
-Contract = Cast | Quantize | Dequantize | Then | Observe
+OfCache = KvWrite | KvRead | Attend
+Contract = Cast | Quantize | Dequantize | Then | Observe | OfCache
 #: operations that a kernel can claim, and the pytest marker of each
 OPERATIONS = {kind.operation: marker for kind, marker in (
     (Cast, "cast"), (Quantize, "quantizer"), (Dequantize, "quantizer"), (Then, "quantizer"),
+    (KvWrite, "kv_cache"), (KvRead, "kv_cache"), (Attend, "kv_cache"),
 )}  # fmt: skip
 #: those that a kernel can be observed for
 OBSERVED = (Cast.operation, Quantize.operation)
@@ -143,7 +197,7 @@ class Claim:
     @property
     def layouts(self) -> dict[str, str]:
         """Which layout each packed output or input has."""
-        return {} if isinstance(self.contract, Cast | Observe) else dict(self.contract.layouts)
+        return {} if isinstance(self.contract, Cast | Observe | OfCache) else dict(self.contract.layouts)
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -154,6 +208,8 @@ class Claim:
         contract = self.contract
         if isinstance(contract, Cast):
             return {}
+        if isinstance(contract, OfCache):
+            raise BadInput(f"{self}: what it takes follows from its cache; reference/kv/memory.py says it")
         if isinstance(contract, Observe):
             return {name: INPUTS[name] for name in contract.inputs}
         if isinstance(contract, Dequantize):
@@ -168,6 +224,8 @@ class Claim:
         Raises ``BadInput`` as ``inputs`` does.
         """
         contract = self.contract
+        if isinstance(contract, OfCache):
+            raise BadInput(f"{self}: what it returns follows from its cache; reference/kv/memory.py says it")
         if isinstance(contract, Quantize | Then):
             return contract.known.outputs(self.format)
         observed = isinstance(contract, Observe) and contract.of == Quantize.operation
@@ -195,6 +253,10 @@ class Claim:
 def _contract(operation: str, rule: str, text: str) -> Contract:
     if operation == Cast.operation:
         return Cast(rule)
+    if operation in (KvWrite.operation, KvRead.operation):
+        return (KvWrite if operation == KvWrite.operation else KvRead)(rule)
+    if operation == Attend.operation:
+        return _attend(rule, text)
     first, _, rest = rule.rpartition("+")
     recipe, _, packed = rest.partition("@")
     pairs = [tuple(part.partition(":")[::2]) for part in packed.split(",")] if packed else []
@@ -206,3 +268,12 @@ def _contract(operation: str, rule: str, text: str) -> Contract:
     if first:
         raise BadInput(f"claim {text!r}: {first}+ stands before the recipe of a '{Then.operation}' alone")
     return Quantize(recipe, layouts) if operation == Quantize.operation else Dequantize(recipe, layouts)
+
+
+def _attend(rule: str, text: str) -> Attend:
+    cache, *unusual = rule.split("+")
+    said = dict(each.split(":", 1) if ":" in each else (each, "") for each in unusual)
+    try:
+        return Attend(cache, float(said.pop("soft_cap", 0.0)), said.pop("weights", "float32"), **said)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"claim {text!r}: {rule!r}; expected CACHE+soft_cap:NUMBER+weights:FORMAT") from error

@@ -5,9 +5,20 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, cast
 
+from narrowgauge.contracts.cache import Buffer, Cache, Field, Part
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.kernels import Kernel, Plugged
-from narrowgauge.contracts.operations import Cast, Contract, Dequantize, Observe, Quantize, Then
+from narrowgauge.contracts.operations import (
+    Attend,
+    Cast,
+    Contract,
+    Dequantize,
+    KvRead,
+    KvWrite,
+    Observe,
+    Quantize,
+    Then,
+)
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Blocks, Destination, Reader, Recipe
 
@@ -15,6 +26,7 @@ Json = dict[str, Any]
 
 
 _OF_RECIPE: dict[str, type[Quantize | Dequantize | Then]] = {c.operation: c for c in (Quantize, Dequantize, Then)}
+_OF_CACHE: dict[str, type[KvWrite | KvRead | Attend]] = {c.operation: c for c in (KvWrite, KvRead, Attend)}
 
 
 def contract_to_json(contract: Contract) -> Json:
@@ -39,9 +51,23 @@ def contract_from_json(data: Json) -> Contract:
             recipe = fields["recipe"]
             fields["recipe"] = recipe if isinstance(recipe, str) else _recipe_from_json(recipe)
             return _OF_RECIPE[operation](**fields)
+        if operation in _OF_CACHE:
+            cache = fields["cache"]
+            fields["cache"] = cache if isinstance(cache, str) else _cache_from_json(cache)
+            return _OF_CACHE[operation](**fields)
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"not a contract: {data!r} ({type(error).__name__}: {error})") from error
-    raise BadInput(f"not a contract: {data!r}; expected operation observe, cast, {', '.join(_OF_RECIPE)}")
+    known = ", ".join(["observe", "cast", *_OF_RECIPE, *_OF_CACHE])
+    raise BadInput(f"not a contract: {data!r}; expected operation {known}")
+
+
+def _cache_from_json(data: Json) -> Cache:
+    buffers = tuple(
+        Buffer(b["name"], tuple(Field(**f | {"storage": tuple(f["storage"])}) for f in b["fields"]), b["per"])
+        for b in data["buffers"]
+    )
+    parts = tuple(Part(**part) for part in data["parts"])
+    return Cache(**data | {"parts": parts, "buffers": buffers, "blocks": tuple(data["blocks"])})
 
 
 def _recipe_from_json(data: Json) -> Recipe:

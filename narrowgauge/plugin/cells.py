@@ -12,7 +12,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import NarrowgaugeError
 from narrowgauge.plugin import allure_report
 from narrowgauge.plugin.options import run_of
-from narrowgauge.reference.expected import Expected
+from narrowgauge.reference.interval import Expected
 from narrowgauge.suites.judging import Judged, not_run, run_cell, waived
 from narrowgauge.suites.planning import Planned
 from narrowgauge.suites.run import Run

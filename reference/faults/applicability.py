@@ -19,9 +19,9 @@ from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.compare import compare
-from narrowgauge.reference.expected import Expected, Interval
 from narrowgauge.reference.faults.registry import FAULTS, fault_named
 from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.steps import named as step_of

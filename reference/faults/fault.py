@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.faults.edits import Edit
+from narrowgauge.reference.kv.paged import Paged
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,23 @@ class Fault:
     reports: tuple[str, ...]
     across_rows: bool = False  #: what it does to a row depends on other rows: a cut of a matrix would not show it
 
-    def applied_to(self, behaviour: Behaviour) -> Behaviour | None:
+    def applied_to(self, behaviour: Any) -> Any:
+        """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part."""
+        return behaviour.with_parts(self.edit) if isinstance(behaviour, Paged) else self.edit(behaviour)
+
+
+@dataclass(frozen=True)
+class PagedFault:
+    """A mistake of a kernel on a key-value cache that is none of its quantizer."""
+
+    name: str
+    code: str
+    edit: Callable[[Paged], Paged | None]
+    symptom: str
+    cause: str
+    reports: tuple[str, ...]
+    across_rows: bool = True
+
+    def applied_to(self, behaviour: Any) -> Any:
         """The faulty behaviour, or None where this fault cannot exist."""
-        return self.edit(behaviour)
+        return self.edit(behaviour) if isinstance(behaviour, Paged) else None

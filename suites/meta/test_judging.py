@@ -16,10 +16,11 @@ from narrowgauge.contracts.operations import Cast, Claim, Quantize, observe
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.behaviour import behaviour_of, standing_of
 from narrowgauge.reference.compare import compare
-from narrowgauge.reference.expected import Interval, expected
+from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
+from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.message import code_of, failure_message
 from narrowgauge.reference.noise import noise

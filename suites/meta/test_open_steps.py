@@ -19,10 +19,11 @@ from narrowgauge.contracts.operations import Claim, Quantize
 from narrowgauge.contracts.recipe import TOKEN, Destination, Recipe
 from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.compare import compare
-from narrowgauge.reference.expected import Interval, expected, outputs_of
+from narrowgauge.reference.expected import expected, outputs_of
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.faults.registry import fault_named
 from narrowgauge.reference.identify import Seen, identify
+from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.open_steps import is_open, ways
 from narrowgauge.reference.recipes import RECIPES

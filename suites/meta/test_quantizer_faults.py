@@ -17,10 +17,11 @@ from narrowgauge.contracts.operations import Claim, Quantize
 from narrowgauge.reference.behaviour import Buffers, behaviour_of
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.diagnosis import explain
-from narrowgauge.reference.expected import Interval, outputs_of
+from narrowgauge.reference.expected import outputs_of
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
+from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.suites.meta.quantizer_probes import PROBES, Probe
 

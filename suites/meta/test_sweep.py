@@ -16,7 +16,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices.device import Device
 from narrowgauge.reference.compare import compare
-from narrowgauge.reference.expected import Interval
+from narrowgauge.reference.interval import Interval
 from narrowgauge.suites import sweep_record
 from narrowgauge.suites.meta import second_derivation
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused

@@ -1,0 +1,143 @@
+"""Between the matrices of a call on a cache and the tensors that a kernel is handed.
+
+A writer gets x and the other parts as [tokens, heads, columns of a head], ``slot_mapping`` int32 [tokens], the buffers
+of the cache, which it changes in place, and static scales float32 [1] or [heads] (``k_scale``). A reader gets the
+buffers, the first one as x, ``block_table`` int32 [sequences, pages], ``seq_lens`` int32 [sequences], static scales,
+and of attention ``query`` [sequences, query heads, columns of a head]. ``heads`` and ``block_size`` are whole numbers,
+for those who ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from narrowgauge.contracts.coded import Coded, Input, given_with
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.layout import InMemory
+from narrowgauge.contracts.operations import Attend, Claim, KvWrite
+from narrowgauge.reference.behaviour import paged_behaviour
+from narrowgauge.reference.interval import Expected
+from narrowgauge.reference.kv.call import HELD, heads_of, matrices_of, rows_of, sizes_of
+from narrowgauge.reference.kv.outputs import free_rows, paged_outputs, shared_slots, stored_rows
+from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.kv.pages import Matrix, Sizes, element_of, image, matrices_in
+
+#: names in a call -> names of a kernel's parameters
+NAMES = {"slots": "slot_mapping", "table": "block_table", "lengths": "seq_lens"}
+
+
+def to_memory(claim: Claim, x: Coded) -> Input:
+    """The call as a kernel is given it."""
+    paged = paged_behaviour(claim)
+    given, sizes, matrices = given_with(x), sizes_of(given_with(x)), _matrices(paged, x)
+    rows = rows_of(paged, x)
+    writes = isinstance(claim.contract, KvWrite)
+    held = {n.removeprefix(HELD): v for n, v in given.items() if n.startswith(HELD)} if writes else {**given, **rows}
+    images = {b.name: image(b, held, matrices, sizes.block) for b in paged.cache.buffers}
+    sent = {NAMES.get(n, n): _flat(n, v) for n, v in given.items() if n in NAMES or _is_static(n, matrices, paged)}
+    if isinstance(claim.contract, Attend):
+        query = given["query"]
+        width = sum(rows[n].shape[1] // heads_of(paged.cache.part(n), sizes) for n in rows if n != "v")
+        sent["query"] = Coded(query.format, query.data.reshape(query.shape[0], -1, width))
+    if writes:
+        first, *others = [_by_heads(paged, name, value, sizes) for name, value in rows.items()]
+        sent |= dict(zip(list(rows)[1:], others, strict=True))
+        return Input(first.format, first.data, sent | images)
+    first_name = paged.cache.buffers[0].name
+    return Input(images[first_name].format, images.pop(first_name).data, sent | images)
+
+
+def _is_static(name: str, matrices: Mapping[str, Matrix], paged: Paged) -> bool:
+    """Whether something beside x is given by the caller, and not kept in the cache."""
+    return name not in matrices and any(name.startswith(f"{part}_") for part, _ in paged.parts)
+
+
+def _flat(name: str, value: Coded) -> Coded:
+    return value if name == "table" else Coded(value.format, value.data.reshape(-1))
+
+
+def _by_heads(paged: Paged, name: str, value: Coded, sizes: Sizes) -> Coded:
+    heads = heads_of(paged.cache.part(name), sizes)
+    if paged.cache.part(name).columns:  # no heads: [tokens, columns]
+        return value
+    return Coded(value.format, value.data.reshape(value.shape[0], heads, value.shape[1] // heads))
+
+
+def _matrices(paged: Paged, x: Coded) -> dict[str, Matrix]:
+    given = given_with(x)
+    rows = rows_of(paged, x)
+    count = given[HELD + paged.parts[0][0]].shape[0] if isinstance(paged.contract, KvWrite) else x.shape[0]
+    return matrices_of(paged, {name: value.shape[1] for name, value in rows.items()}, count, sizes_of(given))
+
+
+def in_memory(claim: Claim, x: Coded) -> InMemory:
+    """What a device must know of a call."""
+    paged = paged_behaviour(claim)
+    sizes, matrices = sizes_of(given_with(x)), _matrices(paged, x)
+    numbers = {"heads": sizes.heads, "block_size": sizes.block}
+    buffers = {b.name: element_of(b, matrices) for b in paged.cache.buffers}
+    if isinstance(claim.contract, KvWrite):
+        others = tuple(name for name, _ in paged.parts)[1:]
+        return InMemory(buffers, x.shape, (), tuple(buffers), numbers, ("x", *others), tuple(buffers))
+    outputs = ["output"] if isinstance(claim.contract, Attend) else [name for name, _ in paged.parts]
+    far = ("x", *list(buffers)[1:])
+    return InMemory(dict.fromkeys(outputs, claim.format), x.shape, (), (), numbers, (), far)
+
+
+def sent_formats(claim: Claim) -> dict[str, str]:
+    """Names and formats of what a kernel is given. Raises ``BadInput``: they depend on the call."""
+    raise BadInput(f"{claim}: calls on caches have no offline form yet")
+
+
+def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[str, Coded], tuple[str, ...]]:
+    """What a kernel left or returned as matrices, and what is wrong with their form; those are left out."""
+    paged = paged_behaviour(claim)
+    if not isinstance(claim.contract, KvWrite):
+        return _values(paged_outputs(paged, x), got)
+    matrices, wrong = {}, []
+    forms, sizes = _matrices(paged, x), sizes_of(given_with(x))
+    for buffer in paged.cache.buffers:
+        try:
+            matrices |= matrices_in(buffer, got[buffer.name], forms, sizes.block)
+        except BadInput as error:
+            wrong.append(f"{buffer.name}: {error}")
+    return (_settled(paged, x, matrices), ()) if not wrong else ({}, tuple(wrong))
+
+
+def _values(want: Expected, got: Mapping[str, Coded]) -> tuple[dict[str, Coded], tuple[str, ...]]:
+    """Values may come as matrices, or with heads apart."""
+    found = {}
+    for name, value in got.items():
+        shape = want[name].low.shape if name in want else value.shape
+        same = value.data.size == int(np.prod(shape)) and value.shape[:1] == shape[:1]
+        found[name] = Coded(value.format, value.data.reshape(shape)) if same else value
+    return found, ()
+
+
+def _settled(paged: Paged, x: Coded, found: dict[str, Coded]) -> dict[str, Coded]:
+    """With what nobody decides taken for right: the slot of padding, and which of the tokens of one slot is kept.
+
+    A part must be of one token, all of it.
+    """
+    count = next(iter(found.values())).shape[0]
+    free, shared = free_rows(paged, x, count), shared_slots(paged, x, count)
+    if not free.size and not shared:
+        return found
+    want, tokens = paged_outputs(paged, x), stored_rows(paged, x)
+    result = {name: Coded(value.format, value.data.copy()) for name, value in found.items()}
+    for value, right in ((result[name], want[name]) for name in result):
+        value.data[free] = right.low.data[free]
+    for part, _ in paged.parts:
+        names = [name for name in result if name == part or name.startswith(f"{part}_")]
+        for slot, of in shared.items():
+            if any(all(_is(tokens, result, name, token, slot) for name in names) for token in of):
+                for name in names:
+                    result[name].data[slot] = want[name].low.data[slot]
+    return result
+
+
+def _is(tokens: Expected, found: Mapping[str, Coded], name: str, token: int, slot: int) -> bool:
+    """Whether a slot holds what would be kept of a token."""
+    return np.array_equal(tokens[name].low.data[token], found[name].data[slot])

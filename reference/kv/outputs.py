@@ -1,0 +1,100 @@
+"""What comes of a call on a cache: its matrices after a write, the values that are read, what attention gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from narrowgauge.contracts.coded import Coded, Input, given_with
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.operations import Attend, KvWrite
+from narrowgauge.reference.interval import Expected, Interval, tensor_outputs
+from narrowgauge.reference.kv.call import HELD, Numbers, part_input, places_of, rows_of, slots_of
+from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.kv.slots import is_padding
+
+
+def paged_outputs(paged: Paged, x: Coded | Interval) -> Expected:
+    """The outputs that a behaviour may give, right or wrong. Raises ``BadInput`` for a call that is none."""
+    if not isinstance(x, Coded):
+        raise BadInput("a call on a cache is known exactly; an interval of inputs came")
+    taken = Input(x.format, x.data, given_with(x))
+    for change in paged.received:
+        taken = change(taken)
+    if isinstance(paged.contract, KvWrite):
+        outputs = written(paged, taken)
+    else:
+        outputs = attended(paged, taken) if isinstance(paged.contract, Attend) else read(paged, taken)
+    for finish in paged.after:
+        outputs = finish(outputs)
+    return outputs
+
+
+def stored_rows(paged: Paged, x: Coded) -> Expected:
+    """What would be kept of each token: matrices [tokens, …] by name."""
+    found = {}
+    for name, rows in rows_of(paged, x).items():
+        behaviour, of_part = part_input(paged, name, rows, given_with(x))
+        for other, value in tensor_outputs(behaviour, of_part).items():
+            found[name if other == "codes" else f"{name}_{other}"] = value
+    return found
+
+
+def written(paged: Paged, x: Coded) -> Expected:
+    """The matrices of the cache after a write. Of tokens with one slot the last one stays."""
+    given, result = given_with(x), {}
+    rows = stored_rows(paged, x)
+    for name, value in rows.items():
+        held = given.get(HELD + name)
+        if held is None or held.format != value.format or held.data.ndim != 2 or held.shape[1] != value.low.shape[1]:
+            came = "nothing" if held is None else f"{held.format} {list(held.shape)}"
+            raise BadInput(f"{HELD}{name}: {came} came; expected {value.format} [slots, {value.low.shape[1]}]")
+        slots = slots_of(paged, x, held.shape[0])
+        kept = ~is_padding(paged.slots, slots) | paged.slots.written
+        low, high = held.data.copy(), held.data.copy()
+        for end, of in ((low, value.low), (high, value.high)):
+            for token in np.flatnonzero(kept):  # one after the other: the last one stays
+                end[slots[token]] = of.data[token]
+        one = Coded(held.format, low)
+        result[name] = Interval(one, one if value.low is value.high else Coded(held.format, high))
+    return result
+
+
+def gathered(paged: Paged, x: Coded, places: Numbers) -> Expected:
+    """The values of the tokens in these slots, of each part."""
+    given, result = given_with(x), {}
+    for name, rows in rows_of(paged, x).items():
+        there = {
+            other: Coded(value.format, value.data[places])
+            for other, value in given.items()
+            if other.startswith(f"{name}_") and value.shape[0] == x.shape[0] and value.shape[0] > 1
+        }
+        behaviour, of_part = part_input(paged, name, Coded(rows.format, rows.data[places]), {**given, **there})
+        result[name] = tensor_outputs(behaviour, of_part)["codes"]
+    return result
+
+
+def read(paged: Paged, x: Coded) -> Expected:
+    """The values of all sequences, one after the other."""
+    places = places_of(x)
+    return gathered(paged, x, np.concatenate(places) if places else np.zeros(0, np.int32))
+
+
+def attended(paged: Paged, x: Coded) -> Expected:
+    """What each sequence's query makes of its tokens."""
+    raise BadInput("not derived yet")
+
+
+def free_rows(paged: Paged, x: Coded, count: int) -> Numbers:
+    """Slots of which nobody may ask what stands there after a write: where padding is written."""
+    padding = is_padding(paged.slots, slots_of(paged, x, count))
+    return np.zeros(1, np.int32) if paged.slots.written and padding.any() else np.zeros(0, np.int32)
+
+
+def shared_slots(paged: Paged, x: Coded, count: int) -> Mapping[int, Numbers]:
+    """Slots that several tokens are written to, and those tokens in their order."""
+    slots = slots_of(paged, x, count)
+    real = np.flatnonzero(~is_padding(paged.slots, slots))
+    numbers, counts = np.unique(slots[real], return_counts=True)
+    return {int(n): real[slots[real] == n].astype(np.int32) for n in numbers[counts > 1]}

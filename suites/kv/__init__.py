@@ -1,0 +1,1 @@
+"""Key-value caches: writers, readers and attention, judged apart."""
