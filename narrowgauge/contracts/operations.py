@@ -272,8 +272,11 @@ def _contract(operation: str, rule: str, text: str) -> Contract:
 
 def _attend(rule: str, text: str) -> Attend:
     cache, *unusual = rule.split("+")
-    said = dict(each.split(":", 1) if ":" in each else (each, "") for each in unusual)
+    said = {name: value for name, _, value in (each.partition(":") for each in unusual)}
     try:
-        return Attend(cache, float(said.pop("soft_cap", 0.0)), said.pop("weights", "float32"), **said)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"claim {text!r}: {rule!r}; expected CACHE+soft_cap:NUMBER+weights:FORMAT") from error
+        cap, weights = float(said.pop("soft_cap", "0")), said.pop("weights", "float32")
+    except ValueError:
+        said["soft_cap"] = "no number"
+    if said:
+        raise BadInput(f"claim {text!r}: {rule!r}; expected CACHE+soft_cap:NUMBER+weights:FORMAT")
+    return Attend(cache, cap, format_named(weights).name)

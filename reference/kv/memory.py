@@ -96,7 +96,8 @@ def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[
     paged = paged_behaviour(claim)
     if not isinstance(claim.contract, KvWrite):
         return _values(paged_outputs(paged, x), got)
-    matrices, wrong = {}, []
+    matrices: dict[str, Coded] = {}
+    wrong = []
     forms, sizes = _matrices(paged, x), sizes_of(given_with(x))
     for buffer in paged.cache.buffers:
         try:
