@@ -1,0 +1,1 @@
+"""Key-value caches: what attention over one may return."""
