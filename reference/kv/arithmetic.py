@@ -11,7 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.reference.fast_codec import cast, decode_values
+
 F64 = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 U = 2.0**-24
 #: what flushing a subnormal result takes away at most
@@ -51,7 +56,9 @@ class Sums:
 SUMS = {
     "ieee": Sums(U, 24, "IEEE 754: every addition to nearest, in any order, fused with the product or not"),
     "matrix_unit": Sums(
-        2 * U, 24, "L 8, F 24, m 23 (A100) is 1.375 n u + 3 u; L 16, F 25 (H100, B200) less; MI300 1.3 n u; the first too"
+        2 * U,
+        24,
+        "L 8, F 24, m 23 (A100) is 1.375 n u + 3 u; L 16, F 25 (H100, B200) less; MI300 1.3 n u; the first too",
     ),
     "fp8_matrix_unit": Sums(1.125 * 2.0**-13, 14, "Ada L 16, Hopper's wgmma L 32: F 13, m 13"),
 }
@@ -70,6 +77,17 @@ def grid(value: F64) -> F64:
     return np.asarray(np.where(value == 0, np.inf, lowest).min(axis=-1, initial=np.inf))
 
 
-def power_of_two(value: F64) -> npt.NDArray[np.bool_]:
+def power_of_two(value: F64) -> Mask:
     """Whether a product with it is exact."""
     return np.asarray(np.abs(np.frexp(value)[0]) == 0.5)
+
+
+def coded(value: F64, format_name: str) -> Coded:
+    """To nearest, ties to even; overflow gives infinity, or NaN where there is none."""
+    policy = CastPolicy(overflow="special", infinity="special")
+    return cast(Coded("float64", np.ascontiguousarray(value, np.float64).view(np.uint64)), format_name, policy)
+
+
+def in_format(value: F64, format_name: str) -> F64:
+    """Real numbers rounded to a format."""
+    return decode_values(coded(value, format_name))

@@ -18,19 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.expected import Interval
-from narrowgauge.reference.fast_codec import cast
-from narrowgauge.reference.kv.arithmetic import F64, SUMS, TANH
+from narrowgauge.reference.kv.arithmetic import F64, SUMS, TANH, Mask, coded
 from narrowgauge.reference.kv.scores import scores_of
-from narrowgauge.reference.kv.weighing import Weights, weighed, weights_of
+from narrowgauge.reference.kv.weighing import Narrowing, Values, Weights, weighed, weighed_as_shares, weights_of
 
-_NEAREST = CastPolicy(overflow="special", infinity="special")
 #: formats that weights may be rounded to
 WEIGHTS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e4m3fnuz")
 #: beyond this float32 may overflow on the way
@@ -46,6 +41,7 @@ class Attention:
     soft_cap: float = 0.0  #: c of c · tanh(score / c); 0 for none
     weights: str = "float32"  #: format that weights are rounded to before they meet values
     weights_scale: float = 1.0  #: power of two that they are multiplied by before, and divided by after
+    shares: bool = False  #: whether weights are divided by their sum before they are rounded
     sums: str = "matrix_unit"  #: of ``SUMS``
     tanh: str = "function"  #: of ``TANH``
     tile: int = 1  #: a key's way has at most one rescaling for so many keys
@@ -57,7 +53,9 @@ class Attention:
         if self.tanh not in TANH:
             raise unknown("tanh", self.tanh, TANH, "Attention(...)")
         if not (0 < self.scale < _LARGEST and 0 <= self.soft_cap < _LARGEST):
-            raise BadInput(f"scale {self.scale}, soft cap {self.soft_cap}; expected a positive one, and 0 or a positive")
+            raise BadInput(
+                f"scale {self.scale}, soft cap {self.soft_cap}; expected a positive one, and 0 or a positive"
+            )
         if self.tile < 1 or np.frexp(self.weights_scale)[0] != 0.5:
             raise BadInput(f"tile {self.tile}, weights_scale {self.weights_scale}; expected ≥ 1, and a power of two")
 
@@ -92,14 +90,14 @@ def attend(
     with np.errstate(all="ignore"):
         poisoned = _poisoned(q, k, rule)
         q, k = np.where(poisoned[..., None], 0.0, q), np.where(np.isfinite(k), k, 0.0)
-        finite = np.where(np.isfinite(codes), codes, 0.0)
-        _check_range(q, k, finite, of_keys * rule.scale, of_values, rule)
+        v = Values(np.where(np.isfinite(codes), codes, 0.0), of_values)
+        _check_range(q, k, v, of_keys * rule.scale, rule)
         scores = scores_of(q, k, of_keys * rule.scale, rule.soft_cap, rule.sums, rule.tanh)
         weights = weights_of(scores, rule.tile)
-        low, high = weighed(
-            weights, finite * of_values, finite, of_values, rule.weights, rule.weights_scale, rule.sums, rule.tile
-        )
-        low = np.where((low == 0) & (high == 0) & np.signbit(codes).any(axis=-2)[:, None], -0.0, low)
+        mean = weighed_as_shares if rule.shares and rule.weights != "float32" else weighed
+        low, high = mean(weights, v, Narrowing(rule.weights, rule.weights_scale), rule.sums, rule.tile)
+        negative = np.asarray(np.signbit(codes).any(axis=-2))[:, None]
+        low = np.where((low == 0) & (high == 0) & negative, -0.0, low)  # of -0 alone, or of both zeros
         special = _specials(codes, weights, poisoned, rule)
     low, high = (np.where(special == 0, end, special) for end in (low, high))
     low, high = (np.where(poisoned[..., None], np.nan, end) for end in (low, high))
@@ -109,8 +107,7 @@ def attend(
 
 def rounded(low: F64, high: F64, format_name: str) -> Interval:
     """Both ends in the format of the output: rounding is monotone, and an end at NaN is NaN."""
-    ends = (np.ascontiguousarray(end, np.float64).view(np.uint64) for end in (low, high))
-    return Interval(*(cast(Coded("float64", end), format_name, _NEAREST) for end in ends))
+    return Interval(coded(low, format_name), coded(high, format_name))
 
 
 def _arranged(
@@ -134,11 +131,11 @@ def _arranged(
             raise BadInput(f"{name} has an element that is not positive and finite: what engines make of it differs")
         scales.append(np.broadcast_to(given, (count, heads)).T)
     grouped = query.reshape(heads, len(query) // heads, width)
-    turned = (np.moveaxis(each, 1, 0) for each in (keys, values))
-    return (grouped, *turned, scales[0][:, None, :], scales[1][:, :, None])
+    k, v = np.moveaxis(keys, 1, 0), np.moveaxis(values, 1, 0)
+    return grouped, k, v, scales[0][:, None, :], scales[1][:, :, None]
 
 
-def _poisoned(q: F64, k: F64, rule: Attention) -> npt.NDArray[np.bool_]:
+def _poisoned(q: F64, k: F64, rule: Attention) -> Mask:
     """Heads [kv heads, queries] whose every column is NaN: a score is NaN, or +infinity minus itself."""
     if np.isfinite(q).all() and np.isfinite(k).all():
         return np.zeros(q.shape[:2], np.bool_)
@@ -151,27 +148,27 @@ def _poisoned(q: F64, k: F64, rule: Attention) -> npt.NDArray[np.bool_]:
     return np.asarray(bad)
 
 
-def _check_range(q: F64, k: F64, codes: F64, scale: F64, value_scale: F64, rule: Attention) -> None:
+def _check_range(q: F64, k: F64, v: Values, scale: F64, rule: Attention) -> None:
     size = np.abs(q) @ np.abs(k).swapaxes(-1, -2)
-    total = (np.abs(codes) * np.maximum(1, value_scale)).sum(axis=-2)
+    total = (np.abs(v.codes) * np.maximum(1, v.scale)).sum(axis=-2)
     if (size * np.maximum(1, scale) > _LARGEST).any() or (total > _LARGEST).any():
         raise BadInput("attention: scores or sums of values may overflow float32; what comes then is not derived")
     fmt = format_named(rule.weights)
     most = 448.0 if fmt.family == "fn" else 240.0 if fmt.family == "fnuz" else 2.0 ** (2 ** (fmt.exponent - 1) - 1)
-    if rule.weights != "float32" and value_scale.max() * rule.weights_scale > most:
-        raise BadInput(f"attention: value_scale {value_scale.max()} times a weight may overflow {rule.weights}")
+    if rule.weights != "float32" and v.scale.max() * rule.weights_scale > most:
+        raise BadInput(f"attention: value_scale {v.scale.max()} times a weight may overflow {rule.weights}")
 
 
-def _specials(codes: F64, weights: Weights, poisoned: npt.NDArray[np.bool_], rule: Attention) -> F64:
+def _specials(codes: F64, weights: Weights, poisoned: Mask, rule: Attention) -> F64:
     """Per head and column 0, or the NaN or infinity that comes of the values that are used."""
-    none: F64 = np.zeros(())
     if np.isfinite(codes).all():
-        return none
-    nan = (np.isnan(codes).any(axis=-2) | (np.isposinf(codes).any(axis=-2) & np.isneginf(codes).any(axis=-2)))[:, None]
-    infinite = np.isinf(codes).any(axis=-1)[:, None, :]
+        return np.zeros(())
+    both = np.isposinf(codes).any(axis=-2) & np.isneginf(codes).any(axis=-2)
+    nan = np.asarray(np.isnan(codes).any(axis=-2) | both)[:, None]
+    infinite = np.asarray(np.isinf(codes).any(axis=-1))[:, None, :]
     fmt = format_named(rule.weights)
     normal = (1 - fmt.bias) * np.log(2) - np.log(rule.weights_scale) + 1
-    vanishing = infinite & (weights.gone | (weights.smallest < normal)) & ~poisoned[..., None]
+    vanishing = infinite & (weights.gone | (weights.natural - weights.error < normal)) & ~poisoned[..., None]
     if (vanishing.any(axis=-1)[..., None] & ~nan).any():
         raise BadInput("attention: an infinite value whose weight may be 0 gives infinity or NaN; give it more weight")
     sign = np.where(np.isinf(codes), np.sign(codes), 0.0).sum(axis=-2)[:, None]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from narrowgauge.reference.kv.arithmetic import F64, SUMS, TANH, TANH_ABSOLUTE, TINY, U, grid, power_of_two
+from narrowgauge.reference.kv.arithmetic import F64, SUMS, TANH, TANH_ABSOLUTE, TINY, Mask, U, grid, power_of_two
 
 #: roundings of a score other than those of its dot product: softmax scale times a query's, times a key's, times
 #: log2 e, log2 e itself, and the product with what is summed. Before the sum or after it.
@@ -23,7 +23,7 @@ class Scores:
 
     value: F64
     error: F64
-    level: np.ndarray  # bool, [kv heads, queries per kv head]
+    level: Mask  #: [kv heads, queries per kv head]
 
 
 def scores_of(query: F64, keys: F64, scale: F64, soft_cap: float, sums: str, tanh: str) -> Scores:
