@@ -92,15 +92,18 @@ def attended(paged: Paged, x: Coded) -> Expected:
     for sequence, places in enumerate(places_of(x)):
         keys, values = _keys_and_values(gathered(paged, x, places), heads)
         q = decode_values(Coded(query.format, query.data[sequence])).reshape(-1, keys.shape[2])
-        rule = Attention(1 / float(np.sqrt(keys.shape[2])), paged.contract.soft_cap, paged.contract.weights)
+        rule = Attention(softmax_scale(paged.contract, keys.shape[2]), paged.contract.soft_cap, paged.contract.weights)
         for change in paged.attention:
             rule = change(rule)
         found.append([end.reshape(-1) for end in attend(q, keys, values, rule)])
-    columns = query.shape[1]
-    ends = [np.array([pair[end] for pair in found]).reshape(len(found), -1) for end in (0, 1)]
-    if not found:
-        ends = [np.zeros((0, columns))] * 2
-    return {"output": rounded(*ends, paged.format)}
+    columns = found[0][0].size if found else query.shape[1]
+    low, high = (np.array([pair[end] for pair in found]).reshape(len(found), columns) for end in (0, 1))
+    return {"output": rounded(low, high, paged.format)}
+
+
+def softmax_scale(contract: Attend, width: int) -> float:
+    """What scores are multiplied by, a float32."""
+    return contract.scale or float(np.float32(1 / np.sqrt(width)))
 
 
 def _keys_and_values(parts: Expected, heads: int) -> tuple[F64, F64]:
@@ -114,7 +117,8 @@ def _keys_and_values(parts: Expected, heads: int) -> tuple[F64, F64]:
 def _by_heads(value: Interval, heads: int) -> F64:
     if not value.exact:
         raise BadInput("attention: what a reader leaves open is not derived")
-    return decode_values(value.low).reshape(value.low.shape[0], heads, -1)
+    count, columns = value.low.shape
+    return decode_values(value.low).reshape(count, heads, columns // heads)
 
 
 def free_rows(paged: Paged, x: Coded, count: int) -> Numbers:
