@@ -97,7 +97,9 @@ def _logarithms(scores: Scores, below: F64, tile: int) -> F64:
     exponentials = np.where(scores.level[..., None], 1, -(-count // tile) + 1)
     spread = np.where(scores.level[..., None], 0.0, np.abs(below) + 2 * reach)
     lse = (LOG + 2 * TO_BASE_2 + 2 * U) * np.log(count) + LOG_ABSOLUTE
-    return np.asarray((scores.error + (U + TO_BASE_2) * spread + EXP * exponentials + _REFERENCE * largest + lse) * MORE)
+    return np.asarray(
+        (scores.error + (U + TO_BASE_2) * spread + EXP * exponentials + _REFERENCE * largest + lse) * MORE
+    )
 
 
 def _surely_largest(scores: Scores) -> Mask:

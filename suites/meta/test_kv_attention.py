@@ -42,7 +42,11 @@ def inputs(keys: int, width: int, columns: int) -> dict[str, Triple]:
     dominant[keys // 2] = 60 * q[0]
     return {
         "noise": (q, k, v),
-        "of float32": (np.float32(shaped(4, 3, width) / 3).astype(np.float64), np.float32(k / 3).astype(np.float64), v / 2),
+        "of float32": (
+            np.float32(shaped(4, 3, width) / 3).astype(np.float64),
+            np.float32(k / 3).astype(np.float64),
+            v / 2,
+        ),
         "large scores": (8 * q, 4 * k, v),
         "small scores": (q / 64, k / 64, v),
         "rising": (one, np.float32(rising).astype(np.float64), np.eye(keys, columns)),
@@ -123,7 +127,9 @@ def test_the_middle_is_the_exact_result(cap: float) -> None:
         rule = Attention(0.25, cap)
         low, high = attend(q, k[:, None], v[:, None], rule, 0.75, float(np.float32(0.3)))
         for head in range(3):
-            own = attention(q[head].tolist(), k.tolist(), v.tolist(), 0.25, cap, [0.75] * 12, [float(np.float32(0.3))] * 12)
+            own = attention(
+                q[head].tolist(), k.tolist(), v.tolist(), 0.25, cap, [0.75] * 12, [float(np.float32(0.3))] * 12
+            )
             exact = np.array([float(x) for x in own])
             middle, half = (low[head] + high[head]) / 2, (high[head] - low[head]) / 2
             assert (np.abs(middle - exact) <= 1e-9 * half + 1e-15 * np.abs(v).max()).all(), name
