@@ -1,7 +1,7 @@
 """The child that runs somebody's torch module and writes down what its linear layers are given, or what it caches.
 
-It writes one safetensors file (docs/measures.md and docs/kv.md say what is in it) and reports on a pipe, one JSON object
-a line.
+It writes one safetensors file (docs/measures.md and docs/kv.md say what is in it) and reports on a pipe, one JSON
+object a line.
 """
 
 from __future__ import annotations

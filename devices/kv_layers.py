@@ -129,8 +129,8 @@ def _fused(layer: Layer, module: Any, order: str, config: Any, called: str) -> L
     kv_heads = _number(layer.module, config, KV_HEADS) or heads
     if not heads or not kv_heads or heads % kv_heads:
         raise BadInput(
-            f"{layer.name}: {called} holds Q, K and V, and the numbers of heads are not known ({heads} of Q, {kv_heads} "
-            f"of K); give config= with {HEADS[0]} and {KV_HEADS[0]}"
+            f"{layer.name}: {called} holds Q, K and V, and the numbers of heads are not known ({heads} of Q, "
+            f"{kv_heads} of K); give config= with {HEADS[0]} and {KV_HEADS[0]}"
         )
 
     def made(result: Any) -> Iterator[Seen]:

@@ -67,7 +67,9 @@ def read_scales(text: str) -> Scales:
         return _of_json(path)
     if "=" in text:
         return _of_numbers(text)
-    raise BadInput(f"--scales {text}: no folder; expected a checkpoint's folder, a .safetensors or .json file, or k=..,v=..")
+    raise BadInput(
+        f"--scales {text}: no folder; expected a checkpoint's folder, a .safetensors or .json file, or k=..,v=.."
+    )
 
 
 def _of_numbers(text: str) -> Scales:
@@ -115,7 +117,9 @@ def _of_params(path: Path, cache: Any) -> Scales:
     if not isinstance(ranks, dict) or not ranks or not all(isinstance(each, dict) and each for each in ranks.values()):
         raise BadInput(f"{path}: expected kv_cache.scaling_factor: RANK -> LAYER -> NUMBER")
     if cache.get("dtype") != "float8_e4m3fn":
-        raise BadInput(f"{path}: kv_cache.dtype is {cache.get('dtype')!r}; SGLang takes 'float8_e4m3fn' alone, else 1.0")
+        raise BadInput(
+            f"{path}: kv_cache.dtype is {cache.get('dtype')!r}; SGLang takes 'float8_e4m3fn' alone, else 1.0"
+        )
     first = next(iter(ranks.values()))
     if any(each != first for each in ranks.values()):
         raise BadInput(f"{path}: ranks have different scales; look at each rank by a file of its own")
@@ -157,6 +161,6 @@ def _told(said: dict[str, Any], older: dict[str, Any]) -> tuple[str, str, bool |
     maker = said.get("producer") or older.get("producer")
     producer = " ".join(map(str, maker.values())) if isinstance(maker, dict) else ""
     method = str(said.get("quant_method") or ("modelopt" if inner else ""))
-    asks = {key: said[key] for key in ("kv_cache_scheme", "kv_cache_quant_config") if key in said}
-    asks |= {key: inner[key] for key in ("kv_cache_quant_algo",) if key in inner}
-    return producer, method, any(map(bool, asks.values())) if asks else None
+    asks = [said[key] for key in ("kv_cache_scheme", "kv_cache_quant_config") if key in said]
+    asks += [inner[key] for key in ("kv_cache_quant_algo",) if key in inner]
+    return producer, method, any(map(bool, asks)) if asks else None

@@ -54,7 +54,7 @@ def in_order(layers: Layers) -> Layers:
 
 
 def read_stats(path: Path) -> Stats:
-    """A file as somebody wrote it. Raises ``BadInput`` that names file, layer and part for whatever is wrong with it."""
+    """A file as somebody wrote it. Raises ``BadInput`` that names file, layer and part for what is wrong with it."""
     file = read(path)
     about = metadata_of(file, path)
     if about.get("kind") != kv_file.KIND:
@@ -66,9 +66,7 @@ def read_stats(path: Path) -> Stats:
         raise BadInput(f"{path}: 'layers' in its metadata names no layer")
     model, tokens, made_by = about.get("model", ""), about.get("tokens", 0), about.get("made_by", {})
     if not isinstance(model, str) or not _is_count(tokens) or not _is_words(made_by):
-        raise BadInput(
-            f"{path}: its metadata need 'model' (a text), 'tokens' (a number) and 'made_by' (names to texts)"
-        )
+        raise BadInput(f"{path}: metadata need 'model' (a text), 'tokens' (a number), 'made_by' (names to texts)")
     found: Layers = {}
     for layer, parts in layers.items():
         if not isinstance(parts, dict) or not parts or not set(parts) <= PARTS.keys():

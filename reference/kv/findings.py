@@ -24,12 +24,12 @@ class Threshold:
 
 
 THRESHOLDS = {
-    "loss": Threshold(1.0, "dB of SQNR that the scale in use costs against the best one of the grid, more than"),
+    "loss": Threshold(3.0, "dB of SQNR that the scale in use costs against the best one of the grid, more than"),
     "clipped": Threshold(1e-5, "share of elements that are clipped, more than"),
     "flushed": Threshold(1e-2, "share of elements other than 0 that become 0, more than"),
     "poor": Threshold(20.0, "dB of SQNR under the best scale of the grid, less than"),
-    "head": Threshold(8.0, "a head's largest magnitude over the smallest normal value (of an integer: below the largest "
-                      "value over this), less than"),
+    "head": Threshold(8.0, "a head's largest magnitude, in smallest normal values (of integers: in steps of which the "
+                      "largest value has 8), less than"),
 }  # fmt: skip
 
 #: level, and what it means. Of level "wrong" one is enough for the exit code of findings; "note" is said, no more
@@ -74,7 +74,13 @@ class Finding:
         return KINDS[self.kind][0] == "wrong"
 
     def to_json(self) -> dict[str, str]:
-        return {"kind": self.kind, "level": KINDS[self.kind][0], "said": self.said, "layer": self.layer, "part": self.part}
+        return {
+            "kind": self.kind,
+            "level": KINDS[self.kind][0],
+            "said": self.said,
+            "layer": self.layer,
+            "part": self.part,
+        }
 
 
 @dataclass(frozen=True)
@@ -150,10 +156,13 @@ def _harm(one: Judged, used: Effect) -> Iterator[tuple[str, str]]:
     for kind, name in (("clips", "clipped"), ("flushes", "flushed")):
         if used.share(name) > THRESHOLDS[name].value:
             every = used.nonzero if name == "flushed" else used.finite
-            yield kind, f"{used.counts[name][0]:,} of {every:,} ({used.share(name):.2%}); {good.share(name):.2%} under {good.scale:.3g}"
+            under = f"{good.share(name):.2%} under {good.scale:.3g}"
+            yield kind, f"{used.counts[name][0]:,} of {every:,} ({used.share(name):.2%}; {under})"
     if one.loss > THRESHOLDS["loss"].value:
         kind = "needs a scale" if one.given is None or used.scale == 1.0 else "the scale is off"
-        said = f"{decibels(used)} at {used.scale:.4g}, {decibels(one.best)} at {one.best.scale:.4g}; take {good.scale:.4g}"
+        said = (
+            f"{decibels(used)} at {used.scale:.4g}, {decibels(one.best)} at {one.best.scale:.4g}; take {good.scale:.4g}"
+        )
         yield kind, said + "".join(f" ({hint})" for hint in _hints(used.scale, one))
 
 
@@ -200,7 +209,9 @@ def _by_heads(one: Judged) -> Iterator[tuple[str, str]]:
     least = _least(one.effects) * one.good.scale
     small = int((held < least).sum())
     if small:
-        said = f"{small} of {held.size} heads have a largest magnitude below {least:.3g}, the largest is {held.max():.3g}"
+        said = (
+            f"{small} of {held.size} heads have a largest magnitude below {least:.3g}, the largest is {held.max():.3g}"
+        )
         yield "a scale per head", said
 
 

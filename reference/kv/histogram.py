@@ -155,3 +155,16 @@ def _merged(one: Histogram, other: Histogram, where: str) -> Histogram:
         one, codes=codes, counts=counts, nan=one.nan + other.nan, inf=one.inf + other.inf,
         amax=np.maximum(one.amax, other.amax),
     )  # fmt: skip
+
+
+def by_binade(histogram: Histogram) -> tuple[int, npt.NDArray[np.int64], int]:
+    """Elements in [2^e, 2^(e+1)) for each exponent from the first that is returned on, and those in the bin of zero."""
+    low = decode_values(histogram.edges()[0])[0]
+    zero = int(histogram.counts[low == 0].sum())
+    exponents = np.frexp(low[low > 0])[1] - 1
+    if not exponents.size:
+        return 0, np.zeros(0, np.int64), zero
+    first = int(exponents.min())
+    counts = np.zeros(int(exponents.max()) - first + 1, np.int64)
+    np.add.at(counts, exponents - first, histogram.counts[low > 0])
+    return first, counts, zero

@@ -36,8 +36,8 @@ SPELLINGS = (
 
 #: why a scale of exactly 1, or the same scale everywhere, may be meant
 ON_PURPOSE = (
-    "ModelOpt's exports for TensorRT-LLM and Megatron hold the scale to at least 1 (quant_utils.py:373-405 of 0.47), its "
-    "Hugging Face export writes the calibrated one; Quark gives K and V the larger of both"
+    "ModelOpt's exports for TensorRT-LLM and Megatron hold the scale to at least 1 (0.47, quant_utils.py:373-405), and "
+    "its Hugging Face export writes the calibrated one; Quark gives K and V the larger of both"
 )
 
 
