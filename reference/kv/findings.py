@@ -25,6 +25,7 @@ class Threshold:
 
 THRESHOLDS = {
     "loss": Threshold(3.0, "dB of SQNR that the scale in use costs against the best one of the grid, more than"),
+    "enough": Threshold(40.0, "dB of SQNR beyond which nothing counts as lost,"),
     "clipped": Threshold(1e-5, "share of elements that are clipped, more than"),
     "flushed": Threshold(1e-2, "share of elements other than 0 that become 0, more than"),
     "poor": Threshold(20.0, "dB of SQNR under the best scale of the grid, less than"),
@@ -106,9 +107,10 @@ class Judged:
     @property
     def loss(self) -> float:
         """Decibels that the scale in use surely costs against the best; 0 where none, or where it is not known."""
-        if self.used is None or not np.isfinite(self.used.sqnr[1]):
-            return np.inf if self.used is not None and self.used.sqnr[1] == -np.inf < self.best.sqnr[0] else 0.0
-        return max(0.0, self.best.sqnr[0] - self.used.sqnr[1])
+        if self.used is None:
+            return 0.0
+        best, used = (min(sqnr, THRESHOLDS["enough"].value) for sqnr in (self.best.sqnr[0], self.used.sqnr[1]))
+        return max(0.0, best - used) if best > used else 0.0
 
     @property
     def worst_first(self) -> tuple[float, ...]:
@@ -156,14 +158,18 @@ def _harm(one: Judged, used: Effect) -> Iterator[tuple[str, str]]:
     for kind, name in (("clips", "clipped"), ("flushes", "flushed")):
         if used.share(name) > THRESHOLDS[name].value:
             every = used.nonzero if name == "flushed" else used.finite
-            under = f"{good.share(name):.2%} under {good.scale:.3g}"
-            yield kind, f"{used.counts[name][0]:,} of {every:,} ({used.share(name):.2%}; {under})"
-    if one.loss > THRESHOLDS["loss"].value:
+            under = f"{_percent(good.share(name))} under {good.scale:.3g}"
+            yield kind, f"{used.counts[name][0]:,} of {every:,}, {_percent(used.share(name))} ({under})"
+    if one.loss > THRESHOLDS["loss"].value or (lost and not one.best.counts["lost"][1]):
         kind = "needs a scale" if one.given is None or used.scale == 1.0 else "the scale is off"
         said = (
             f"{decibels(used)} at {used.scale:.4g}, {decibels(one.best)} at {one.best.scale:.4g}; take {good.scale:.4g}"
         )
         yield kind, said + "".join(f" ({hint})" for hint in _hints(used.scale, one))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
 
 
 #: what a scale over the good one tells, to within a quarter of an octave; and whether its reciprocal is meant
@@ -172,7 +178,6 @@ RATIOS = (
     (0.5, "half the good one: meant for FNUZ before it is doubled, or halved for it?"),
     (448 / 57344, "2^-7 of the good one: calibrated for e5m2's largest value, and the cache is e4m3?"),
     (57344 / 448, "2^7 times the good one: calibrated for e4m3's largest value, and the cache is e5m2?"),
-    (448.0, "448 times the good one: amax itself, not amax / 448?"),
     (1 / 448.0, "1/448 of the good one: divided by 448 twice?"),
 )
 
