@@ -1,0 +1,296 @@
+"""What a flag stores, and what a token takes: cases typed from the sources, and the engines' own files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import pytest
+
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import FORMATS
+from narrowgauge.devices.targets import E4Z, E5Z, TARGETS
+from narrowgauge.reference.kv.flag import SCALES, WRITERS
+from narrowgauge.reference.kv.flags import FLAGS, is_fnuz, possibly_stored, stored
+from narrowgauge.reference.kv.footprint import KINDS, bytes_per_page, bytes_per_token
+from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.reference.recipes.dispatch import dispatch
+from narrowgauge.suites.meta.engines.kv_flags import PLATFORMS, SHAPES
+from narrowgauge.suites.meta.engines.loading import folder_of
+from narrowgauge.suites.meta.marks import needs_torch
+
+pytestmark = pytest.mark.meta
+
+EVERY = [(engine, flag) for engine, flags in FLAGS.items() for flag in flags]
+#: typed from vllm/config/cache.py:44-67, and from sglang/srt/arg_groups/fields/model.py:212-221
+NAMES = {
+    "vllm": "auto float16 bfloat16 fp8 fp8_e4m3 fp8_e5m2 fp8_inc fp8_ds_mla nvfp4_ds_mla turboquant_k8v4 "
+    "turboquant_4bit_nc turboquant_k3v4_nc turboquant_3bit_nc octave_k3v4 octave_k3v3 octave_k3v3_compact "
+    "ultraquant_4bit int4_per_token_head int8_per_token_head fp8_per_token_head nvfp4 nvfp4_4over6",
+    "sglang": "auto fp8_e5m2 fp8_e4m3 mxfp8 bf16 bfloat16 nvfp4 fp4_mx_block16 fp4_e2m1",
+}
+
+
+# --- declarations ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", FLAGS)
+def test_every_spelling_of_the_engine_is_there(engine: str) -> None:
+    assert sorted(FLAGS[engine]) == sorted(NAMES[engine].split())
+
+
+@pytest.mark.parametrize(("engine", "flag"), EVERY)
+def test_a_flag_says_something_everywhere_and_no_row_is_in_vain(engine: str, flag: str) -> None:
+    found, met = FLAGS[engine][flag], set()
+    assert found.scale in SCALES
+    assert found.source
+    assert found.kind in KINDS or (not found.kind and (flag.startswith("octave") or flag == "fp4_e2m1"))
+    for target in TARGETS:
+        for writer in WRITERS:
+            one = stored(engine, flag, target, writer)
+            met.add((one.format, one.recipe, one.refused, one.source))
+            assert one.format in (*FORMATS, "model", "")
+            assert one.refused <= (one.format == "")
+            assert one.format or one.says, "what is neither stored nor explained"
+            if one.recipe:
+                assert one.format in [d.format for d in RECIPES[one.recipe].destinations]
+        many = possibly_stored(engine, flag, target)
+        assert {one.writer for one in many} in ({"any"}, set(WRITERS))
+    assert met == {(row.stores, row.recipe, row.refused, row.source) for row in found.rows}
+
+
+def test_fnuz_is_what_the_hardware_has() -> None:
+    """One fact, here and among devices; and no FNUZ code is stored where it is not."""
+    assert {t for t in TARGETS if is_fnuz(t)} == {name for name, t in TARGETS.items() if E4Z in t.hardware}
+    for engine, flag in EVERY:
+        for target in TARGETS:
+            formats = {one.format for one in possibly_stored(engine, flag, target)}
+            assert E5Z not in formats
+            assert not formats & ({"float8_e4m3fn"} if is_fnuz(target) else {E4Z}), (engine, flag, target)
+
+
+@pytest.mark.parametrize("flag", ["fp8", "fp8_e4m3"])
+def test_the_recipe_is_the_calls(flag: str) -> None:
+    """``dispatch`` says the same of the native writer."""
+    for target in TARGETS:
+        one = stored("vllm", flag, target, "native")
+        if not one.refused:
+            assert one.recipe == dispatch("vllm.reshape_and_cache_flash", arch=target, per="tensor", dtype="bfloat16")
+
+
+# --- typed from the sources ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "target", "writer", "want"),
+    [
+        ("vllm", "fp8", "sm_90", "native", "float8_e4m3fn"),
+        ("vllm", "fp8", "sm_90", "triton", "float8_e4m3fn"),
+        ("vllm", "fp8", "gfx942", "native", "float8_e4m3fnuz"),
+        ("vllm", "fp8", "gfx950", "native", "float8_e4m3fn"),
+        ("vllm", "fp8_e4m3", "gfx90a", "triton", "float8_e4m3fn"),
+        ("vllm", "fp8_e5m2", "sm_90", "native", "float8_e5m2"),
+        # the label says e5m2
+        ("vllm", "fp8_e5m2", "sm_90", "triton", "float8_e4m3fn"),
+        ("vllm", "fp8_e5m2", "gfx942", "triton", "float8_e4m3fnuz"),
+        ("vllm", "fp8_e5m2", "gfx950", "native", "RuntimeError at the first write"),
+        # older than sm_89
+        ("vllm", "fp8", "sm_80", "triton", "fp8 in the cache needs sm_89"),
+        ("vllm", "fp8_e5m2", "sm_86", "triton", "fp8 in the cache needs sm_89"),
+        ("vllm", "fp8_e5m2", "sm_80", "native", "float8_e5m2"),
+        ("vllm", "fp8", "sm_75", None, "no backend takes it"),
+        ("vllm", "fp8_per_token_head", "sm_80", None, "fp8 in the cache needs sm_89"),
+        ("vllm", "fp8_per_token_head", "gfx942", None, "float8_e4m3fnuz"),
+        ("vllm", "int8_per_token_head", "sm_75", None, "int8"),
+        ("vllm", "fp8_inc", "sm_90", None, "Gaudi's"),
+        ("vllm", "fp8_ds_mla", "gfx942", None, "no backend of DeepSeek-V3.2"),
+        ("vllm", "nvfp4_ds_mla", "sm_90", None, "on sm_10x alone"),
+        ("vllm", "nvfp4", "sm_100", None, "float4_e2m1fn"),
+        ("vllm", "nvfp4", "gfx950", None, "FLASHINFER alone takes it"),
+        ("vllm", "nvfp4_4over6", "sm_120", None, "the other writer has no search"),
+        ("vllm", "octave_k3v4", "sm_90", None, "no backend takes it on CUDA"),
+        ("vllm", "bfloat16", "sm_75", "triton", "needs sm_80"),
+        # both fp8 flags of SGLang on HIP are the platform's e4m3
+        ("sglang", "fp8_e5m2", "gfx942", None, "float8_e4m3fnuz"),
+        ("sglang", "fp8_e4m3", "gfx942", None, "float8_e4m3fnuz"),
+        ("sglang", "fp8_e5m2", "gfx950", None, "float8_e4m3fn"),
+        ("sglang", "fp8_e5m2", "sm_80", None, "float8_e5m2"),
+        ("sglang", "mxfp8", "sm_90", None, "mxfp8 needs sm_100 or later"),
+        ("sglang", "mxfp8", "gfx950", None, "mxfp8 needs sm_100 or later"),
+        ("sglang", "mxfp8", "sm_120", None, "float8_e4m3fn"),
+        ("sglang", "nvfp4", "sm_90", None, "nvfp4 needs sm_100 or sm_120"),
+        ("sglang", "nvfp4", "gfx950", None, "FP4 in the cache is for CUDA"),
+        ("sglang", "fp4_mx_block16", "sm_90", None, "float4_e2m1fn"),
+        ("sglang", "fp4_e2m1", "sm_100", None, "say nvfp4 or fp4_mx_block16"),
+    ],
+)
+def test_a_row_typed_from_the_source(engine: str, flag: str, target: str, writer: str | None, want: str) -> None:
+    one = stored(engine, flag, target, writer)
+    assert one.refused == (want not in FORMATS)
+    assert want in (one.says if one.refused else one.format)
+    assert one.writer == (writer or "any")
+
+
+def test_six_times_a_given_scale_is_said() -> None:
+    assert "multiplied by 6" in stored("sglang", "nvfp4", "sm_103").says
+    assert "multiplied by 6" not in stored("sglang", "nvfp4", "sm_120").says
+    assert "ROCM_ATTN reads it as float8_e5m2" in stored("vllm", "fp8_e5m2", "gfx950", "triton").says
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("vlm", "fp8", "sm_90"), "unknown engine 'vlm'; did you mean vllm"),
+        (("sglang", "fp8", "sm_90"), "unknown --kv-cache-dtype 'fp8' in sglang; did you mean mxfp8"),
+        (("vllm", "fp8", "h100"), "target 'h100'; expected an architecture as sm_90 or gfx942"),
+        (("vllm", "fp8", "sm_90", "cuda"), "unknown writer 'cuda'; known: native, triton"),
+        (
+            ("vllm", "fp8_e5m2", "sm_90"),
+            "depends on the writer .native: float8_e5m2; triton: float8_e4m3fn.; say which",
+        ),
+        (("vllm", "fp8", "sm_80"), "native: float8_e4m3fn; triton: refused"),
+    ],
+)
+def test_bad_input_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        stored(*arguments)
+
+
+# --- bytes -----------------------------------------------------------------------------------------------------------
+
+#: KiB of a token, 32 layers of 8 heads of 128: elements, and beside each head of K and of V
+KIB = {
+    "float32": (32, 0, 0),
+    "16 bits": (16, 0, 0),
+    "fp8": (8, 0, 0),
+    "8 bits, scale of a head": (8, 4, 4),
+    "int4, scale of a head": (4, 4, 4),
+    "mxfp8": (8, 128 // 32, 128 // 32),
+    "fp4 in blocks of 16": (4, 128 // 16, 128 // 16),
+    "ultraquant": (4, 128 // 32, 128 // 32),
+}
+
+
+@pytest.mark.parametrize("kind", KIB)
+def test_bytes_of_a_token(kind: str) -> None:
+    bits, k, v = KIB[kind]
+    each = Fraction(bits, 8) * 128
+    assert bytes_per_token(kind, 32, 8, 128) == 32 * 8 * (each + k + each + v)
+
+
+def test_the_numbers_that_are_quoted() -> None:
+    """128, 64 and 36 KiB for 32 layers of 8 heads of 128; rows of 656, 352, 584 and 528 bytes."""
+    named = [
+        FLAGS[e][f].kind
+        for e, f in (("vllm", "bfloat16"), ("vllm", "fp8_e5m2"), ("vllm", "nvfp4"), ("sglang", "mxfp8"))
+    ]
+    assert [bytes_per_token(kind, 32, 8, 128) / 1024 for kind in named] == [128, 64, 36, 66]
+    assert bytes_per_token(FLAGS["sglang"]["fp4_mx_block16"].kind, 32, 8, 128) == 36 * 1024
+    assert bytes_per_token("int4, scale of a head", 32, 8, 128) == 34 * 1024
+    assert bytes_per_token("fp8_ds_mla", 1, 1, 512, 64) == 656
+    assert bytes_per_token("nvfp4_ds_mla", 1, 1, 512, 64) == 352
+    assert bytes_per_token("fp8_ds_mla of DeepSeek-V4", 1, 1, 448, 64) == 584
+    assert bytes_per_token("fp8_ds_mla of DeepSeek-V4.1", 1, 1, 512, 0) == 528
+    assert bytes_per_token("latent, 16 bits", 61, 1, 512, 64) == 61 * 1152
+    assert bytes_per_token("latent, fp8", 61, 1, 512, 64) == 61 * 576
+    assert bytes_per_token("fp8", 1, 2, 192, 128) == 640
+
+
+def test_pages_are_padded_where_the_engine_pads() -> None:
+    assert bytes_per_page("fp8", 16, 8, 128) == 16 * 2048
+    assert bytes_per_page("fp8_ds_mla", 64, 1, 512, 64) == 64 * 656
+    # 584 bytes a row; the reader's stride is 576
+    assert [bytes_per_page("fp8_ds_mla of DeepSeek-V4", n, 1, 448, 64) for n in (1, 16, 64, 72)] == [
+        1152, 9792, 37440, 42048,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fp9", 1, 1, 128), "unknown kind of cache 'fp9'; did you mean fp8"),
+        (("fp8", 1, 0, 128), "1 layers or tokens, 0 heads of 128 and 128; expected 1 or more"),
+        (("fp8", 0, 1, 128), "0 layers or tokens"),
+        (("fp8", 1, 1, 128, -1), "heads of 128 and -1"),
+        (("fp4 in blocks of 16", 1, 1, 24), "a head of 24 elements of 4 bits in blocks of 16; expected whole bytes"),
+        (("int4, scale of a head", 1, 1, 65), "a head of 65 elements of 4 bits; expected whole bytes"),
+        (("fp8_ds_mla", 1, 8, 512, 64), "8 heads, head_size_v 64; expected 1 head, and both sizes: 512 and 64"),
+        (("fp8_ds_mla", 1, 1, 512), "1 heads, head_size_v None; expected 1 head, and both sizes"),
+    ],
+)
+def test_bad_sizes_are_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        bytes_per_token(*arguments)
+
+
+# --- against the engines ---------------------------------------------------------------------------------------------
+
+#: what a flag's scales are, by the quantization mode that vLLM itself finds
+MODES = {
+    "NONE": "none",
+    "FP8_PER_TENSOR": "tensor",
+    "INT4_PER_TOKEN_HEAD": "token and head",
+    "INT8_PER_TOKEN_HEAD": "token and head",
+    "FP8_PER_TOKEN_HEAD": "token and head",
+    "NVFP4": "block and tensor",
+}
+
+
+@cache
+def asked(engine: str) -> dict[str, Any]:
+    if folder_of(engine) is None:
+        pytest.skip(f"{engine} is not in the path: its files cannot be run")
+    command = [sys.executable, "-W", "ignore", "-m", "narrowgauge.suites.meta.engines.kv_flags", engine]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@needs_torch
+def test_vllm_has_these_flags_modes_and_storages() -> None:
+    said = asked("vllm")
+    assert set(said["modes"]) == set(FLAGS["vllm"])
+    for name, mode in said["modes"].items():
+        if name != "fp8_ds_mla":  # it passes for one scale a tensor; its kernel finds scales in every row
+            assert FLAGS["vllm"][name].scale == MODES.get(mode, "own"), name
+    assert said["storage"] == {name: f.storage for name, f in FLAGS["vllm"].items() if name != "auto"}
+
+
+@needs_torch
+def test_vllms_triton_writer_stores_this() -> None:
+    for flag, by in asked("vllm")["stored"].items():
+        assert set(by) == set(PLATFORMS)
+        for target, format_name in by.items():
+            assert stored("vllm", flag, target, "triton").format == format_name, (flag, target)
+
+
+@needs_torch
+def test_vllms_pages_are_of_these_bytes() -> None:
+    said = asked("vllm")["bytes"]
+    kinds = {flag: FLAGS["vllm"][flag].kind for flag in FLAGS["vllm"]} | {"float32": "float32"}
+    count = 0
+    for name, size in said.items():
+        if name.startswith("V4"):
+            assert bytes_per_page("fp8_ds_mla of DeepSeek-V4", int(name[3:]), 1, 448, 64) == size
+            continue
+        flag, *shape = name.split()
+        assert bytes_per_page(kinds[flag], 16, *map(int, shape)) == size, name
+        count += 1
+    assert count == 3 * len(SHAPES) + 5 * sum(k == v for _, k, v in SHAPES)
+
+
+@needs_torch
+def test_sglang_has_these_flags_and_dtypes() -> None:
+    """What is refused here and not there is refused by other files: kv_cache_hook.py."""
+    said = asked("sglang")
+    assert {*said["choices"], "fp4_e2m1"} == set(FLAGS["sglang"])
+    spelled = {"float4_e2m1fn_x2": "float4_e2m1fn", "float16": "model"}
+    for flag, by in said["stored"].items():
+        for target, dtype in by.items():
+            one = stored("sglang", flag, target)
+            if not (one.refused and dtype):
+                assert one.format == spelled.get(dtype, dtype), (flag, target)
