@@ -107,6 +107,7 @@ def test_the_recipe_is_the_calls(flag: str) -> None:
         ("vllm", "fp8_per_token_head", "gfx942", None, "float8_e4m3fnuz"),
         ("vllm", "int8_per_token_head", "sm_75", None, "int8"),
         ("vllm", "fp8_inc", "sm_90", None, "Gaudi's"),
+        ("vllm", "fp8_ds_mla", "sm_120", None, "float8_e4m3fn"),
         ("vllm", "fp8_ds_mla", "gfx942", None, "no backend of DeepSeek-V3.2"),
         ("vllm", "nvfp4_ds_mla", "sm_90", None, "on sm_10x alone"),
         ("vllm", "nvfp4", "sm_100", None, "float4_e2m1fn"),
@@ -135,7 +136,10 @@ def test_a_row_typed_from_the_source(engine: str, flag: str, target: str, writer
     assert one.writer == (writer or "any")
 
 
-def test_six_times_a_given_scale_is_said() -> None:
+def test_what_nobody_would_expect_is_said() -> None:
+    assert "nothing is said" in stored("sglang", "fp8_e5m2", "gfx950").says
+    assert "nothing is said" not in stored("sglang", "fp8_e4m3", "gfx950").says
+    assert all("nobody divided" in stored("sglang", flag, "sm_90").says for flag in ("auto", "bf16", "bfloat16"))
     assert "multiplied by 6" in stored("sglang", "nvfp4", "sm_103").says
     assert "multiplied by 6" not in stored("sglang", "nvfp4", "sm_120").says
     assert "ROCM_ATTN reads it as float8_e5m2" in stored("vllm", "fp8_e5m2", "gfx950", "triton").says
@@ -198,6 +202,10 @@ def test_the_numbers_that_are_quoted() -> None:
     assert bytes_per_token("latent, 16 bits", 61, 1, 512, 64) == 61 * 1152
     assert bytes_per_token("latent, fp8", 61, 1, 512, 64) == 61 * 576
     assert bytes_per_token("fp8", 1, 2, 192, 128) == 640
+    # K's codes and a norm, V's codes, scale and zero; a head's bytes are even
+    turbo = [bytes_per_token(f"turboquant_{name}", 1, 1, 128) for name in ("k8v4", "4bit_nc", "k3v4_nc", "3bit_nc")]
+    assert turbo == [128 + 64 + 4, 64 + 2 + 64 + 4, 48 + 2 + 64 + 4, 48 + 2 + 48 + 4]
+    assert bytes_per_token("turboquant_k3v4_nc", 1, 1, 8) == 3 + 2 + 4 + 4 + 1
 
 
 def test_pages_are_padded_where_the_engine_pads() -> None:
