@@ -27,7 +27,7 @@ def _bfloat16(name: str) -> Flag:
     return Flag(name, "bfloat16", "none", "16 bits", (row,), _FIELD)
 
 
-_NO_HIP = Row("gfx*", "", says="RuntimeError: FP4 in the cache is for CUDA", refused=True, source=f"{_HOOK}:316-317")
+_NO_HIP = Row("gfx*", "", says="RuntimeError: FP4 in the cache is for CUDA", refused=True, source=f"{_HOOK}:317-318")
 _DROP = "a warning that accuracy might drop"
 SGLANG = (
     Flag("auto", "the model's dtype", "none", "16 bits", (

@@ -97,8 +97,8 @@ VLLM = (
     Flag("nvfp4_ds_mla", "uint8", "own", "nvfp4_ds_mla", (
         Row("sm_10?", E2, "vllm.nvfp4_ds_mla",
             "bytes by rows, scales inside; the rotary part is float8_e4m3fn without a scale",
-            source=f"{_BACKENDS}/mla/flashmla_sparse.py:112-125,253-257"),
-        elsewhere("FLASHMLA_SPARSE takes it on sm_10x alone", f"{_BACKENDS}/mla/flashmla_sparse.py:253-257")),
+            source=f"{_BACKENDS}/mla/flashmla_sparse.py:111-122,250-254"),
+        elsewhere("FLASHMLA_SPARSE takes it on sm_10x alone", f"{_BACKENDS}/mla/flashmla_sparse.py:250-254")),
         _CACHE),
     *(_own(f"turboquant_{n}", f"turboquant_{n}", "*", f"{_BACKENDS}/turboquant_attn.py:133-153") for n in _TURBOQUANT),
     *(_own(f"octave_{n}", "", "gfx*", f"{_BACKENDS}/rocm_octave_attn.py:95-157") for n in _OCTAVE),
