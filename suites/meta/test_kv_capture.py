@@ -1,4 +1,4 @@
-"""The capture of keys and values: small torch models of our own, in a process of their own, against their raw tensors."""
+"""The capture of keys and values: small torch models of our own, in a process of theirs, against their raw tensors."""
 
 from __future__ import annotations
 

@@ -50,11 +50,13 @@ def save(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Array]) 
 
 
 def rms(h: Array, gain: Array) -> Array:
-    return h / np.sqrt(np.mean(h * h, axis=-1, keepdims=True) + 1e-6) * gain
+    found: Array = h / np.sqrt(np.mean(h * h, axis=-1, keepdims=True) + 1e-6) * gain
+    return found
 
 
 def layer_norm(h: Array, gain: Array, shift: Array) -> Array:
-    return (h - h.mean(axis=-1, keepdims=True)) / np.sqrt(h.var(axis=-1, keepdims=True) + 1e-6) * gain + shift
+    found: Array = (h - h.mean(axis=-1, keepdims=True)) / np.sqrt(h.var(axis=-1, keepdims=True) + 1e-6) * gain + shift
+    return found
 
 
 def rotate(k: Array, angles: Array, order: str) -> Array:
@@ -186,7 +188,7 @@ def test_the_norm_of_keys_is_reached() -> None:
 
 
 def test_positions_of_a_real_rotation_come_near(tmp_path: Path) -> None:
-    """The fastest pair turns by 1 radian a token, so 200 positions come within 0.02 of any angle: its ceiling is reached."""
+    """The fastest pair turns by 1 radian a token, so 200 positions come within 0.02 of any angle."""
     tensors = weights()
     k = tensors[f"{P}self_attn.k_proj.weight"]
     k[[i for i in range(KV * HEAD) if i % HEAD not in (0, HEAD // 2)]] *= 0.01
@@ -453,5 +455,5 @@ def test_headers_that_are_wrong(tmp_path: Path) -> None:
             shards.Shards(tmp_path)
     path.write_bytes(whole)
     (tmp_path / "y.safetensors").write_bytes(whole)
-    with pytest.raises(BadInput, match="is in .*x.safetensors and in .*y.safetensors"):
+    with pytest.raises(BadInput, match=r"is in .*x\.safetensors and in .*y\.safetensors"):
         shards.Shards(tmp_path)

@@ -354,9 +354,8 @@ def test_files_that_do_not_go_together(file: Path, tmp_path: Path, capsys: pytes
 
 
 def test_numbers_of_layers() -> None:
-    assert [number_of(n) for n in ("model.layers.12.self_attn", "h.3", "layer 7", "7", "attention", "conv2d.x", "a_4_b")] == [
-        12, 3, 7, 7, None, None, 4,
-    ]  # fmt: skip
+    names = ("model.layers.12.self_attn", "h.3", "layer 7", "7", "attention", "conv2d.x", "a_4_b")
+    assert [number_of(name) for name in names] == [12, 3, 7, 7, None, None, 4]
     assert NOTHING.of("layer 1") == {}
 
 
@@ -364,10 +363,10 @@ def test_numbers_of_layers() -> None:
 SAID = {"format": "bfloat16", "nan": 1, "inf": 0, "place": "cache", "rope": "after"}
 
 
-def by_hand(path: Path, tensors: Mapping[str, Any] = {}, said: Any = SAID, **about: Any) -> Path:  # noqa: B006
+def by_hand(path: Path, tensors: Mapping[str, Any] | None = None, said: Any = SAID, **about: Any) -> Path:
     held = {
         "a.k.codes": np.array([0x3F80, 0x43E0], np.int16), "a.k.counts": np.array([3, 2], np.int64),
-        "a.k.amax": np.array([1, 448], F32), **tensors,
+        "a.k.amax": np.array([1, 448], F32), **(tensors or {}),
     }  # fmt: skip
     said = {"kind": "kv", "version": 1, "model": "m", "tokens": 3, "layers": {"a": {"k": said}}, **about}
     path.write_bytes(save({n: t for n, t in held.items() if t is not None}, {"narrowgauge": json.dumps(said)}))
