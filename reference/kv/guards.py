@@ -221,6 +221,11 @@ RULES: dict[tuple[str, str], Rules] = {
                 ("k", "v"),
                 (
                     Guard(
+                        "the flag is fp8_e4m3, nothing is given",
+                        _ONE,
+                        why="nothing came out of the file: the layer's scales stay None",
+                    ),
+                    Guard(
                         "the flag is fp8_e4m3",
                         ("k", "k"),
                         why="the file's number for both, not doubled on FNUZ; k_scale_float, which readers take, "

@@ -111,8 +111,8 @@ def vllm(flags: list[str]) -> Iterator[Case]:
             "get_tensor_model_parallel_world_size": lambda: 1,
         },
     }
-    strategies = Enum("QuantizationStrategy", {"TENSOR": "tensor", "ATTN_HEAD": "attn_head"}, type=str)
-    _stand_in(compressed_tensors={"quantization": {"QuantizationStrategy": strategies}})
+    QuantizationStrategy = Enum("QuantizationStrategy", {"TENSOR": "tensor", "ATTN_HEAD": "attn_head"}, type=str)
+    _stand_in(compressed_tensors={"quantization": {"QuantizationStrategy": QuantizationStrategy}})
     engine = Engine("vllm", own, answers)
     attention = engine.module("model_executor.layers.attention.attention")
     base = engine.module(f"{_QUANTIZATION}kv_cache").BaseKVCacheMethod
@@ -166,7 +166,8 @@ def sglang(flags: list[str]) -> Iterator[Case]:
     """``BaseKVCacheMethod``, a layer without one, and a file; then ``load_kv_cache_scales``."""
     import torch
 
-    log, state = Log(), {"fnuz": False, "path": None, "scale": None}
+    log = Log()
+    state: dict[str, Any] = {}
     logging.getLogger().addHandler(log)
     loading = "srt.model_executor.model_runner_components.load_model_utils"
     answers: dict[str, dict[str, Any]] = {
