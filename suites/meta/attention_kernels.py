@@ -19,7 +19,7 @@ LOG2E = np.float32(np.log2(np.e))
 ONE, TWO = np.float32(1), np.float32(2)
 
 
-def f32(value: F64 | F32 | float) -> F32:
+def f32(value: npt.ArrayLike) -> F32:
     return np.asarray(value, np.float32)
 
 
@@ -86,7 +86,7 @@ def flushed(value: F32) -> F32:
     return np.where(np.abs(value) < np.float32(2.0**-126), np.float32(0), value)
 
 
-def bfloat16(value: F32) -> F32:
+def bfloat16(value: npt.ArrayLike) -> F32:
     bits = f32(value).view(np.uint32)
     return np.asarray((bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).astype(np.uint32).view(np.float32))
 
@@ -131,7 +131,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class _Part:
-    """Maximum, sum of weights, weighted values of some keys."""
+    """Of some keys."""
 
     top: F32
     total: F32
@@ -213,11 +213,8 @@ class Kernel:
 
     def _part(self, scores: F32, values: F32, scale: F32) -> _Part:
         tile = self.plan.tile or scores.shape[1]
-        part = _Part(
-            f32(np.full(len(scores), -np.inf)),
-            f32(np.zeros(len(scores))),
-            f32(np.zeros((len(scores), values.shape[1]))),
-        )
+        heads, columns = len(scores), values.shape[1]
+        part = _Part(f32([-np.inf] * heads), f32([0] * heads), f32(np.zeros((heads, columns))))
         for start in range(0, scores.shape[1], tile):
             here, v = scores[:, start : start + tile], values[start : start + tile]
             top = np.maximum(part.top, here.max(axis=1))
@@ -259,7 +256,7 @@ class Kernel:
         return self._divide(self.plan.add(np.stack(scaled, axis=-1).astype(np.float64)), total[:, None])
 
     def _logarithm(self, part: _Part) -> F32:
-        if self.plan.power == "natural" or self.plan.power == "to_base_2":
+        if self.plan.power in ("natural", "to_base_2"):
             return part.top + f32(np.log(part.total.astype(np.float64)))
         top = part.top * self.factor if self.plan.power == "fused" else part.top
         return top + f32(np.log2(part.total.astype(np.float64)))

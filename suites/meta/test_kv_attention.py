@@ -33,7 +33,7 @@ def in_bits(value: F64, bits: int) -> F64:
 
 
 def float32(value: F64) -> F64:
-    return value.astype(np.float32).astype(np.float64)
+    return np.asarray(value.astype(np.float32).astype(np.float64))
 
 
 def inputs(keys: int, width: int, columns: int) -> dict[str, Triple]:
@@ -48,11 +48,7 @@ def inputs(keys: int, width: int, columns: int) -> dict[str, Triple]:
     dominant[keys // 2] = 60 * q[0]
     return {
         "noise": (q, k, v),
-        "of float32": (
-            np.float32(shaped(4, 3, width) / 3).astype(np.float64),
-            np.float32(k / 3).astype(np.float64),
-            v / 2,
-        ),
+        "of float32": (float32(shaped(4, 3, width) / 3), float32(k / 3), v / 2),
         "large scores": (8 * q, 4 * k, v),
         "small scores": (q / 64, k / 64, v),
         "rising": (one, float32(rising), np.eye(keys, columns)),
