@@ -125,6 +125,7 @@ class Numbers:
     scale: float
     soft_cap: float = 0.0
     weights: str = "float32"
+    products: str = "float32"
     key_scale: float | F64 = 1.0  #: one, or one for each key
     value_scale: float | F64 = 1.0
 
@@ -169,7 +170,10 @@ class Kernel:
             k = k * f32(self.numbers.key_scale)[..., None]
         if self.plan.scaled == "query":
             q = q * (self.factor if self.plan.power == "folded" else self.scale)
-        dot = self.plan.add(q.astype(np.float64)[:, None, :] * k.astype(np.float64)[None])
+        products = q.astype(np.float64)[:, None, :] * k.astype(np.float64)[None]
+        if self.numbers.products != "float32":
+            products = NARROW[self.numbers.products](f32(products)).astype(np.float64)
+        dot = self.plan.add(products)
         if self.plan.power == "fused" or self.plan.scaled == "query":
             return dot
         score = dot * (self.factor if self.plan.power == "folded" else self.scale)

@@ -9,7 +9,7 @@ import pytest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.fast_codec import decode_values
-from narrowgauge.reference.kv.arithmetic import coded
+from narrowgauge.reference.kv.arithmetic import Rounding, coded, digits, grid, rounding_to
 from narrowgauge.reference.kv.attention import Attention, attend, rounded
 from narrowgauge.suites.meta.attention_kernels import F64, PLANS, Kernel, Numbers
 from narrowgauge.suites.meta.second_attention import attention
@@ -219,6 +219,8 @@ def test_what_does_not_fit_is_refused() -> None:
             attend(q, k, v, RULE, scale)
     with pytest.raises(BadInput, match="may overflow float16"):
         attend(query, keys, values, Attention(0.125, weights="float16"), 1.0, 1e5)
+    with pytest.raises(BadInput, match="a product q · k"):
+        attend(1e4 * query, 1e4 * keys, values, Attention(0.125, products="float16"))
 
 
 @pytest.mark.parametrize(
@@ -229,6 +231,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ({"weights": "bfloat"}, "bfloat16"),
         ({"sums": "ieee754"}, "ieee"),
         ({"tanh": "approx"}, "tanh"),
+        ({"products": "float"}, "float32"),
         ({"tile": 0}, "tile 0"),
         ({"weights_scale": 3.0}, "power of two"),
     ],
@@ -236,6 +239,18 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_a_rule_that_cannot_be_is_refused(wrong: dict[str, float | str], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         Attention(**({"scale": 0.125} | wrong))  # type: ignore[arg-type]
+
+
+def test_the_unit_and_the_digits_of_numbers() -> None:
+    rows = np.array([[12.0, 40], [-0.75, 0], [1 + 2.0**-23, 2.0**-149], [0, 0]])
+    np.testing.assert_array_equal(grid(rows), [4, 0.25, 2.0**-149, INF])
+    np.testing.assert_array_equal(digits(rows), [3, 2, 24, 0])
+
+
+def test_what_rounding_to_a_format_takes() -> None:
+    assert rounding_to("float16") == Rounding(2.0**-11, 2.0**-25, 65504.0)
+    assert rounding_to("float8_e4m3fn") == Rounding(2.0**-4, 2.0**-10, 448.0)
+    assert rounding_to("float8_e4m3fnuz") == Rounding(2.0**-4, 2.0**-11, 240.0)
 
 
 @pytest.mark.parametrize("heads", [(), (1,), (2,), (8, 2)])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from narrowgauge.reference.kv import scores, weighing
-from narrowgauge.reference.kv.arithmetic import SUMS, TANH
+from narrowgauge.reference.kv.arithmetic import SUMS, TANH, Rounding
 from narrowgauge.reference.kv.attention import Attention, attend
 from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers, Plan
 
@@ -48,6 +48,7 @@ class Case:
             shares=plan.shares,
             sums="ieee",
             tanh=self.tanh,
+            products=numbers.products,
             tile=plan.tile or len(self.keys),
         )
         low, high = attend(query, self.keys[:, None], self.values[:, None], rule)
@@ -75,18 +76,31 @@ def _part_of(function: Callable[..., Any], part: int, value: float) -> Callable[
     return changed
 
 
-def dot() -> Case:
-    """63 products of 2^-24 vanish one after the other beside 1; the score is 16 times that."""
+def dot(small: float) -> Case:
+    """63 products of about 2^-24 vanish or grow one after the other beside 1; the score is 16 times that."""
     keys = np.zeros((2, 64))
-    keys[0] = U
+    keys[0] = small
     keys[0, 0] = 1
     no_sum = {name: replace(each, add=0.0) for name, each in SUMS.items()}
     all_exact = {name: replace(each, bits=40) for name, each in SUMS.items()}
     without: dict[str, Patches] = {
         "sum of a dot product": ((scores, "SUMS", no_sum),),
         "bits of an exact sum": ((scores, "SUMS", all_exact),),
+        "unit of all products": ((scores, "grid", lambda value: np.abs(value).max(axis=-1)),),
     }
     return Case(Plan("in turn"), Numbers(16.0), keys, np.eye(2), without)
+
+
+def products() -> Case:
+    """Every product is rounded up by nearly half an ulp of bfloat16; d digits and d digits make 2 d."""
+    keys = np.zeros((2, 16))
+    keys[0] = 1 + 2.0**-7
+    without: dict[str, Patches] = {
+        "rounding of products": ((scores, "rounding_to", lambda name: Rounding(0.0, 0.0, np.inf)),),
+        "digits of products": ((scores, "digits", lambda value: 0 * value[..., 0]),),
+    }
+    query = np.full((1, 16), 1 + 2.0**-7 + 2.0**-6)
+    return Case(Plan("in turn"), Numbers(1.0, products="bfloat16"), keys, np.eye(2), without, query)
 
 
 def rising() -> Case:
@@ -166,7 +180,9 @@ def by_instruction() -> Case:
 
 
 CASES = {
-    "dot": dot(),
+    "dot": dot(U),
+    "dot, rounded up": dot(float(np.float32(1.01 * U))),
+    "products": products(),
     "rising": rising(),
     "sums": sums(),
     "bfloat16": narrow("bfloat16"),
