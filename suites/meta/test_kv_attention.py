@@ -13,7 +13,8 @@ from narrowgauge.reference.kv.attention import Attention, attend
 from narrowgauge.reference.kv.scores import scores_of
 from narrowgauge.reference.kv.weighing import weights_of
 from narrowgauge.reference.noise import noise
-from narrowgauge.suites.meta.attention_kernels import CAPPED, PLANS, SHARES, TOKENS, Kernel, Numbers, Plan
+from narrowgauge.suites.meta.attention_kernels import Kernel, Numbers, Plan
+from narrowgauge.suites.meta.attention_plans import CAPPED, PLANS, SHARES, TOKENS
 from narrowgauge.suites.meta.second_attention import attention
 
 pytestmark = pytest.mark.meta

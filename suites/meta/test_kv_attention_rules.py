@@ -11,7 +11,8 @@ from narrowgauge.reference.compare import compare
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.arithmetic import Rounding, coded, digits, grid, rounding_to
 from narrowgauge.reference.kv.attention import Attention, attend, rounded
-from narrowgauge.suites.meta.attention_kernels import F64, PLANS, Kernel, Numbers
+from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers
+from narrowgauge.suites.meta.attention_plans import PLANS
 from narrowgauge.suites.meta.second_attention import attention
 from narrowgauge.suites.meta.test_kv_attention import in_bits, shaped
 

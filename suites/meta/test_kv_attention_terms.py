@@ -82,7 +82,7 @@ def dot(small: float) -> Case:
     keys[0] = small
     keys[0, 0] = 1
     no_sum = {name: replace(each, add=0.0) for name, each in SUMS.items()}
-    all_exact = {name: replace(each, bits=40) for name, each in SUMS.items()}
+    all_exact = {name: replace(each, bits=60) for name, each in SUMS.items()}
     without: dict[str, Patches] = {
         "sum of a dot product": ((scores, "SUMS", no_sum),),
         "bits of an exact sum": ((scores, "SUMS", all_exact),),
