@@ -72,3 +72,15 @@ def index_of(view, slots):
     slots = slots.long()
     place = slots % block_of(view)
     return slots // block_of(view), place // view.shape[2], place % view.shape[2]
+
+
+def last_of_each(slots, count):
+    """The slots, with -1 for each token whose slot a later token is given too, so that a slot holds one token, whole.
+
+    Kernels write tokens in any order, and a token in parts.
+    """
+    where = torch.where(slots < 0, count, slots).long()
+    token = torch.arange(slots.numel(), device=slots.device)
+    last = torch.full((count + 1,), -1, device=slots.device, dtype=torch.int64)
+    last.scatter_reduce_(0, where, token, "amax")
+    return torch.where(last[where] == token, slots, -1)

@@ -22,7 +22,7 @@ from narrowgauge.kernels_under_test.kv_checks import (
     check_slots,
     check_stored,
 )
-from narrowgauge.kernels_under_test.kv_places import block_of, count_of, patterns
+from narrowgauge.kernels_under_test.kv_places import block_of, count_of, last_of_each, patterns
 from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
 from narrowgauge.kernels_under_test.triton_steps import real
 from narrowgauge.kernels_under_test.triton_targets import BOUNDS, SOFT
@@ -155,6 +155,7 @@ def write(slots, *parts, rule=SKIP_NEGATIVE, per_head=False):
         else:
             check_stored(part.name, part.view, (torch.uint8, getattr(torch, part.format, torch.uint8)))
     check_slots(slots, first.x.shape[0], count_of(first.view), NEGATIVE if rule == SKIP_NEGATIVE else "zero")
+    slots = last_of_each(slots, count_of(first.view))
     for part in parts:
         if part.x.numel():
             (_copy if part.recipe is None else _quantize)(slots, part, rule)
