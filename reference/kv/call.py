@@ -32,7 +32,7 @@ Numbers = npt.NDArray[np.int32]
 
 
 def numbers(given: Mapping[str, Coded], name: str) -> Numbers:
-    """A tensor of whole numbers that comes with a call. Raises ``BadInput`` where it is missing or of another format."""
+    """A tensor of whole numbers that comes with a call. Raises ``BadInput`` where it is missing, or is none."""
     if name not in given:
         raise BadInput(f"a call on a cache is given {name!r}; nothing of that name came, only {', '.join(given)}")
     value = given[name]

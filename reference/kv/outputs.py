@@ -9,8 +9,11 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Attend, KvWrite
+from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected, Interval, tensor_outputs
-from narrowgauge.reference.kv.call import HELD, Numbers, part_input, places_of, rows_of, slots_of
+from narrowgauge.reference.kv.arithmetic import F64
+from narrowgauge.reference.kv.attention import Attention, attend, rounded
+from narrowgauge.reference.kv.call import HELD, Numbers, part_input, places_of, query_of, rows_of, sizes_of, slots_of
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.slots import is_padding
 
@@ -82,8 +85,40 @@ def read(paged: Paged, x: Coded) -> Expected:
 
 
 def attended(paged: Paged, x: Coded) -> Expected:
-    """What each sequence's query makes of its tokens."""
-    raise BadInput("not derived yet")
+    """What each sequence's query makes of its tokens, [sequences, query heads × columns of a value head]."""
+    assert isinstance(paged.contract, Attend)
+    query, heads = query_of(paged, x), sizes_of(given_with(x)).heads
+    found = []
+    for sequence, places in enumerate(places_of(x)):
+        keys, values = _keys_and_values(gathered(paged, x, places), heads)
+        q = decode_values(Coded(query.format, query.data[sequence])).reshape(-1, keys.shape[2])
+        rule = Attention(softmax_scale(paged.contract, keys.shape[2]), paged.contract.soft_cap, paged.contract.weights)
+        for change in paged.attention:
+            rule = change(rule)
+        found.append([end.reshape(-1) for end in attend(q, keys, values, rule)])
+    columns = found[0][0].size if found else query.shape[1]
+    low, high = (np.array([pair[end] for pair in found]).reshape(len(found), columns) for end in (0, 1))
+    return {"output": rounded(low, high, paged.format)}
+
+
+def softmax_scale(contract: Attend, width: int) -> float:
+    """What scores are multiplied by, a float32."""
+    return contract.scale or float(np.float32(1 / np.sqrt(width)))
+
+
+def _keys_and_values(parts: Expected, heads: int) -> tuple[F64, F64]:
+    """[tokens, heads, columns] of each. Of MLA a key is latent and rope, and the value is the latent."""
+    each = {name: _by_heads(value, heads) for name, value in parts.items()}
+    if "latent" in each:
+        return np.concatenate([each["latent"], each["rope"]], axis=2), each["latent"]
+    return each["k"], each["v"]
+
+
+def _by_heads(value: Interval, heads: int) -> F64:
+    if not value.exact:
+        raise BadInput("attention: what a reader leaves open is not derived")
+    count, columns = value.low.shape
+    return decode_values(value.low).reshape(count, heads, columns // heads)
 
 
 def free_rows(paged: Paged, x: Coded, count: int) -> Numbers:
