@@ -19,8 +19,9 @@ from narrowgauge.contracts.layout import InMemory
 from narrowgauge.contracts.operations import Attend, Claim, KvWrite
 from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.interval import Expected
+from narrowgauge.reference.kv.attended import softmax_scale
 from narrowgauge.reference.kv.call import HELD, heads_of, matrices_of, rows_of, sizes_of
-from narrowgauge.reference.kv.outputs import free_rows, paged_outputs, shared_slots, softmax_scale, stored_rows
+from narrowgauge.reference.kv.outputs import free_rows, paged_outputs, shared_slots, stored_rows
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.pages import Matrix, Sizes, element_of, image, matrices_in
 
