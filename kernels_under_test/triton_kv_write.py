@@ -33,8 +33,8 @@ def divided_held(x, scale, bound):
 
 def by_scale(x, v, slots, k_view, v_view, k_scale, v_scale, format, recipe=divided, code=None, per_head=False):
     """K and V over their static scales."""
-    k = Rows("k", x, k_view, recipe, format, code, given=k_scale)
-    write(slots, k, Rows("v", v, v_view, recipe, format, code, given=v_scale), per_head=per_head)
+    parts = ("k", x, k_view, k_scale), ("v", v, v_view, v_scale)
+    write(slots, *(Rows(n, each, to, recipe, format, code, given=g, per_head=per_head) for n, each, to, g in parts))
 
 
 @soft("vllm.flash_copy", BFLOAT16, BFLOAT16)
