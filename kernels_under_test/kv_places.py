@@ -60,6 +60,11 @@ def in_row(cache, start, count, dtype=torch.uint8):
     return nhd(rows[..., start : start + count * dtype.itemsize].view(dtype)[:, :, None])
 
 
+def in_places(cache, start, count):
+    """``count`` elements of one head from element ``start`` on, of rows ``[pages, places, elements]``."""
+    return nhd(cache[:, :, None, start : start + count])
+
+
 def in_page(cache, start, shape, dtype=torch.uint8):
     """``[pages, *shape]`` from byte ``start`` on, of pages of bytes."""
     size = math.prod(shape) * dtype.itemsize

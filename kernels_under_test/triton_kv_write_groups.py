@@ -9,9 +9,9 @@ import triton.language as tl
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FNUZ, FP4
 from narrowgauge.kernels_under_test.kv_places import by_fours, in_page, in_row, nhd, scales, tiled
 from narrowgauge.kernels_under_test.triton_codec import encode_integer
-from narrowgauge.kernels_under_test.triton_kv_before import signs_of
+from narrowgauge.kernels_under_test.triton_kv_before import signs_of, unscaled
 from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, Rows, write
-from narrowgauge.kernels_under_test.triton_kv_write import native, soft
+from narrowgauge.kernels_under_test.triton_kv_write import native, one_head, soft
 from narrowgauge.kernels_under_test.triton_steps import (
     bits,
     ceil_log_power,
@@ -110,11 +110,6 @@ def nvfp4_ds_mla(x, amax, bound):
     return code, x * over(1.0, scale)
 
 
-@triton.jit
-def unscaled(x, amax, bound):
-    return amax, x
-
-
 # --- one scale for each head of a token ------------------------------------------------------------------------------
 
 
@@ -157,11 +152,6 @@ def triton_soft_kv_int4_token_head(x, format, v, slot_mapping, k_cache, v_cache,
 
 
 # --- MLA, and the keys of an indexer ---------------------------------------------------------------------------------
-
-
-def one_head(x):
-    """Rows without heads, [tokens, columns], as one head."""
-    return x[:, None]
 
 
 def latent_and_rope(slots, x, rope, cache, recipe, format, rule=SKIP_NEGATIVE, **more):
