@@ -55,7 +55,7 @@ def flat(cache, block=1):
 
 
 def in_row(cache, start, count, dtype=torch.uint8):
-    """``count`` elements of one head from byte ``start`` on, of rows ``[pages, places, bytes]``, or ``[slots, bytes]``."""
+    """``count`` elements of one head from byte ``start`` on, of rows of bytes: pages, or slots alone, first."""
     rows = cache if cache.ndim == 3 else cache[:, None]
     return nhd(rows[..., start : start + count * dtype.itemsize].view(dtype)[:, :, None])
 

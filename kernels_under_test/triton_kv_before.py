@@ -25,12 +25,6 @@ def to_float16(x):
     return real(decode(code, 10, 15, 0x7BFF, 0x8000, 0x7C00, 0x7E00, 5.960464477539063e-08))
 
 
-@triton.jit
-def unscaled(x, amax, bound):
-    """A recipe that changes nothing."""
-    return amax, x
-
-
 #: by which a result becomes one of the format of x
 ROUND = {torch.float32: as_it_is, torch.bfloat16: to_bfloat16, torch.float16: to_float16}
 

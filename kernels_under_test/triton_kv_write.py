@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from functools import partial
 
-import triton
-
 from narrowgauge import KvWrite, kernel
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, E5M2, FLOAT32, FNUZ
 from narrowgauge.kernels_under_test.kv_places import by_columns, flat, hnd, in_places, interleaved, nhd, packed_keys
-from narrowgauge.kernels_under_test.triton_kv_before import to_float16
+from narrowgauge.kernels_under_test.triton_kv_recipes import (
+    divided,
+    divided_held,
+    divided_in_float16,
+)
 from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows, write
-from narrowgauge.kernels_under_test.triton_quantize_given import divided
-from narrowgauge.kernels_under_test.triton_steps import clamp, over
 from narrowgauge.kernels_under_test.triton_targets import FINITE, NATIVE
 
 FLOAT16, E5M2FNUZ = ("float16",), ("float8_e5m2fnuz",)
@@ -96,18 +96,6 @@ def triton_soft_kv_pool_mla_copy(x, format, rope, slot_mapping, kv_cache):
 
 
 # --- a static scale --------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def divided_held(x, scale, bound):
-    """The same to a conversion that saturates: AMD's documents leave open what CDNA4's makes of an infinity."""
-    return scale, clamp(over(x, scale), bound)
-
-
-@triton.jit
-def divided_in_float16(x, scale, bound):
-    """The quotient is rounded to float16 first."""
-    return scale, to_float16(over(x, scale))
 
 
 def by_scale(slots, k, v, format, recipe=divided, code=None, per_head=False, rule=SKIP_NEGATIVE, bound=0.0):

@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-import triton
-import triton.language as tl
-
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FLOAT32, FP4
 from narrowgauge.kernels_under_test.kv_places import flat, hnd, in_page, interleaved_scales, nhd, swizzled
+from narrowgauge.kernels_under_test.triton_kv_recipes import (
+    fp4_block16,
+    nvfp4,
+    to_e2m1_away,
+)
 from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows, write
 from narrowgauge.kernels_under_test.triton_kv_write import soft
 from narrowgauge.kernels_under_test.triton_quantize_mx import sglang_kv
-from narrowgauge.kernels_under_test.triton_steps import (
-    about_one_over,
-    at_least,
-    ceil_log_power,
-    not_finite_to,
-    over,
-    stored_e4m3,
-    stored_power_up,
-    zero_to,
-)
-
-
-@triton.jit
-def nvfp4(x, amax, bound, multiplier):
-    """Given is what a reader multiplies by."""
-    inverse = over(1.0, multiplier)
-    code, scale = stored_e4m3(amax * about_one_over(bound) * inverse)
-    encode = about_one_over(about_one_over(inverse) * scale)
-    return code, x * tl.where(scale == 0.0, 0.0, encode)
-
-
-@triton.jit
-def fp4_block16(x, amax, bound):
-    """A power that is no number is stored as the smallest one, and still divided by."""
-    power = ceil_log_power(at_least(over(amax, bound), 1e-10))
-    code, _ = stored_power_up(not_finite_to(power, 0.0))
-    return code, zero_to(over(x, power), 0.0)
-
-
-@triton.jit
-def to_e2m1_away(value):
-    """Ties away from zero; NaN becomes 0."""
-    magnitude = tl.abs(value)
-    code = tl.where(magnitude >= 0.25, 1, 0) + tl.where(magnitude >= 0.75, 1, 0) + tl.where(magnitude >= 1.25, 1, 0)
-    code += tl.where(magnitude >= 1.75, 1, 0) + tl.where(magnitude >= 2.5, 1, 0) + tl.where(magnitude >= 3.5, 1, 0)
-    return code + tl.where(magnitude >= 5.0, 1, 0) + tl.where(value < 0.0, 8, 0)
 
 
 def by_sixteens(slots, x, v, codes, scales, given, format, rule):

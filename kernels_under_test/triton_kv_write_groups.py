@@ -3,111 +3,28 @@
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FNUZ, FP4
 from narrowgauge.kernels_under_test.kv_places import by_fours, in_page, in_row, nhd, scales, tiled
-from narrowgauge.kernels_under_test.triton_codec import encode_integer
-from narrowgauge.kernels_under_test.triton_kv_before import signs_of, unscaled
+from narrowgauge.kernels_under_test.triton_kv_before import signs_of
+from narrowgauge.kernels_under_test.triton_kv_recipes import (
+    as_whole,
+    ds_mla,
+    ds_mla_held,
+    indexer,
+    indexer_power,
+    nvfp4_ds_mla,
+    sglang_dsa,
+    token_head,
+    token_head_int4,
+    token_head_int8,
+    unscaled,
+)
 from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, Rows, write
 from narrowgauge.kernels_under_test.triton_kv_write import native, one_head, soft
-from narrowgauge.kernels_under_test.triton_steps import (
-    bits,
-    ceil_log_power,
-    clamp,
-    clamp_nan_low,
-    over,
-    real,
-    stored_e4m3,
-)
 from narrowgauge.kernels_under_test.triton_targets import NATIVE, to_int8_cut
 
 INT8, UINT4 = ("int8",), ("uint4",)
-
-
-# --- recipes ---------------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def add_half(x):
-    """Half a unit away from zero is added, by one rounding."""
-    return x + real(bits(tl.full((1, 1), 0.5, tl.float32)) | (bits(x) & -0x80000000))
-
-
-@triton.jit
-def token_head(x, amax, bound):
-    scale = tl.maximum(over(amax, bound), 1e-6)
-    return scale, clamp_nan_low(x * over(1.0, scale), bound)
-
-
-@triton.jit
-def token_head_int8(x, amax, bound):
-    """Only a NaN reaches -128. The cast cuts."""
-    scale = tl.maximum(over(amax, bound), 1e-6)
-    return scale, tl.minimum(tl.maximum(add_half(x * over(1.0, scale)), -128.0), bound)
-
-
-@triton.jit
-def cut_to_15(x):
-    """A whole number of four bits after half a unit was added; NaN becomes 0."""
-    return encode_integer(bits(add_half(x)), 0, 15, 0xF, "cut")
-
-
-@triton.jit
-def as_whole(x):
-    return x
-
-
-@triton.jit
-def token_head_int4(x, amax, bound):
-    """The zero point takes the four lowest bits of the scale. What is NaN counts neither as smallest nor as largest."""
-    largest = tl.max(tl.where(x == x, x, float("-inf")), 1)[:, None]
-    smallest = tl.min(tl.where(x == x, x, float("inf")), 1)[:, None]
-    none = smallest > largest
-    largest, smallest = tl.where(none, 0.0, largest), tl.where(none, 0.0, smallest)
-    scale = tl.maximum(over(largest - smallest, bound), 1e-6)
-    zero = cut_to_15(over(-smallest, scale))
-    code = cut_to_15(x * over(1.0, scale) + zero.to(tl.float32))
-    return real((bits(scale) & -16) | zero), code
-
-
-@triton.jit
-def ds_mla(x, amax, bound):
-    scale = ceil_log_power(tl.maximum(over(amax, bound), 1e-4))
-    return scale, over(x, scale)
-
-
-@triton.jit
-def ds_mla_held(x, amax, bound):
-    """The same to a conversion that saturates."""
-    scale, value = ds_mla(x, amax, bound)
-    return scale, clamp(value, bound)
-
-
-@triton.jit
-def sglang_dsa(x, amax, bound):
-    """A group of zeros has the scale 0, and its codes come of 0 times infinity."""
-    scale = over(amax, bound)
-    return scale, clamp_nan_low(x * over(1.0, scale), bound)
-
-
-@triton.jit
-def indexer(x, amax, bound):
-    scale = over(tl.maximum(amax, 1e-4), bound)
-    return scale, over(x, scale)
-
-
-@triton.jit
-def indexer_power(x, amax, bound):
-    scale = ceil_log_power(over(tl.maximum(amax, 1e-4), bound))
-    return scale, over(x, scale)
-
-
-@triton.jit
-def nvfp4_ds_mla(x, amax, bound):
-    code, scale = stored_e4m3(tl.maximum(over(amax, bound), 0.001953125))
-    return code, x * over(1.0, scale)
 
 
 # --- one scale for each head of a token ------------------------------------------------------------------------------
