@@ -15,5 +15,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.triton_fused": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_packed": ("torch", "triton"),
     "narrowgauge.kernels_under_test.torch_kv": ("torch",),
+    "narrowgauge.kernels_under_test.triton_kv_write": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_kv_write_pool": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_kv_write_fp4": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_kv_write_groups": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),
 }
