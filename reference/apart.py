@@ -12,7 +12,7 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.compare import Mask
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.landmarks import PLACES, places
-from narrowgauge.reference.listing import show
+from narrowgauge.reference.showing import show
 
 Elements = npt.NDArray[np.intp]
 #: so many ranges of one sign are told one by one; where there are more, inputs are grouped by their place

@@ -20,10 +20,15 @@ def expected(claim: Claim, x: Coded | Interval) -> Expected:
     behaviour = promised(claim)
     if x.format != claim.source:
         raise BadInput(f"{claim}: the input is {x.format}; expected {claim.source}")
-    recipe = behaviour.recipe if isinstance(behaviour, Behaviour) else None
+    if isinstance(behaviour, Behaviour):
+        _check_derived(behaviour, x)
+    return outputs_of(behaviour, x)
+
+
+def _check_derived(behaviour: Behaviour, x: Coded | Interval) -> None:
+    recipe = behaviour.recipe
     if recipe is not None and not is_monotone(recipe) and (behaviour.first or not _is_known(x)):
         raise BadInput(f"recipe {recipe.name!r}: what it gives for an interval of inputs is not derived")
-    return outputs_of(behaviour, x)
 
 
 def _is_known(x: Coded | Interval) -> bool:

@@ -12,7 +12,7 @@ from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.contracts.verdict import Explanation
 from narrowgauge.reference.apart import Apart, apart
-from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates
+from narrowgauge.reference.behaviour import behaviour_of, candidates
 from narrowgauge.reference.choices import Choices, choices_of, mistaken
 from narrowgauge.reference.compare import Difference, compare
 from narrowgauge.reference.diagnosis import explain
@@ -214,9 +214,7 @@ def _where(claim: Claim, nearest: Rule, seen: Sequence[Seen]) -> tuple[Apart, ..
 def _of_matrix(one: Seen, nearest: Rule, number: int) -> list[Apart]:
     """The first element of each class of difference of each output, and how many there are."""
     want, difference = nearest.want[number], nearest.apart[number]
-    listed = {
-        (m.output, m.kind): m for m in reversed(mismatches(one.x, one.got, want, difference, blocks_of(nearest.claim)))
-    }
+    listed = {(m.output, m.kind): m for m in reversed(mismatches(nearest.claim, one.x, one.got, want, difference))}
     told = []
     for (output, kind), m in listed.items():
         count = difference.count(output, kind)

@@ -252,39 +252,29 @@ _FUSED = (
     Case("noise_long", "then", noise_rows(4096), "long rows: sums in any order part most", "standard"),
 )
 
-_WRITES = tuple(
-    Case(name, "kv_write", call(shape), about, depth, view=view)
-    for name, shape, about, depth, view in (
-        ("scattered", Shape(), "scattered slots and padding; what nobody writes is NaN", "smoke", "contiguous"),
-        (
-            "other_fill",
-            Shape(tokens=5, fill=1, turn=1),
-            "another scale, other numbers in the cache",
-            "smoke",
-            "contiguous",
-        ),
-        (
-            "repeated",
-            Shape(repeated=True),
-            "two tokens go to one slot: one of them stays, whole",
-            "smoke",
-            "contiguous",
-        ),
-        ("no_tokens", Shape(tokens=0, pages=2), "nothing is written", "smoke", "contiguous"),
-        ("sliced_tokens", Shape(turn=2), "K and V cut out of wider rows, with NaN around them", "smoke", "sliced"),
-        ("far_pages", Shape(tokens=9, pages=3, turn=3), "pages whose offsets pass 32 bits", "exhaustive", "far"),
+
+def _calls(*rows: tuple[str, tuple[str, ...], Shape, str, Depth, View]) -> tuple[Case, ...]:
+    """Cases of caches: name, operations, shape, about, depth, view."""
+    return tuple(
+        Case(name, operation, call(shape), about, depth, view=view)
+        for name, operations, shape, about, depth, view in rows
+        for operation in operations
     )
-)
-_READS = tuple(
-    Case(name, operation, call(shape), about, depth, view=view)
-    for operation in ("kv_read", "attend")
-    for name, shape, about, depth, view in (
-        ("permuted", Shape(), "pages in no order, NaN in all that is not used", "smoke", "contiguous"),
-        ("permuted_filled", Shape(fill=1), "the same with numbers in what is not used", "smoke", "contiguous"),
-        ("next_scale", Shape(turn=1, lengths=(7, 20)), "another scale", "smoke", "contiguous"),
-        ("no_sequences", Shape(lengths=(), pages=2), "nothing is read", "smoke", "contiguous"),
-        ("far_pages", Shape(lengths=(20, 1), pages=4), "pages whose offsets pass 32 bits", "exhaustive", "far"),
-    )
+
+
+_WRITES, _READS = ("kv_write",), ("kv_read", "attend")
+_CACHES = _calls(
+    ("scattered", _WRITES, Shape(), "scattered slots, padding; what nobody writes is NaN", "smoke", "contiguous"),
+    ("other_fill", _WRITES, Shape(tokens=5, fill=1, turn=1), "another scale, other numbers", "smoke", "contiguous"),
+    ("repeated", _WRITES, Shape(repeated=True), "two tokens of one slot: one stays, whole", "smoke", "contiguous"),
+    ("no_tokens", _WRITES, Shape(tokens=0, pages=2), "nothing is written", "smoke", "contiguous"),
+    ("sliced_tokens", _WRITES, Shape(turn=2), "K and V cut out of wider rows, NaN around", "smoke", "sliced"),
+    ("far_pages", _WRITES, Shape(tokens=9, pages=3, turn=3), "offsets that pass 32 bits", "exhaustive", "far"),
+    ("permuted", _READS, Shape(), "pages in no order, NaN in all that is not used", "smoke", "contiguous"),
+    ("permuted_filled", _READS, Shape(fill=1), "the same with numbers in what is not used", "smoke", "contiguous"),
+    ("next_scale", _READS, Shape(turn=1, lengths=(7, 20)), "another scale", "smoke", "contiguous"),
+    ("no_sequences", _READS, Shape(lengths=(), pages=2), "nothing is read", "smoke", "contiguous"),
+    ("far_pages", _READS, Shape(lengths=(20, 1), pages=4), "offsets that pass 32 bits", "exhaustive", "far"),
 )
 
 CASES: tuple[Case, ...] = (
@@ -296,8 +286,7 @@ CASES: tuple[Case, ...] = (
     *_VIEWS,
     *_READERS,
     *_FUSED,
-    *_WRITES,
-    *_READS,
+    *_CACHES,
 )
 
 

@@ -18,9 +18,9 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.dequantized import Values, dequantized, multipliers, to_elements
 from narrowgauge.reference.fast_codec import decode_values
-from narrowgauge.reference.listing import show
 from narrowgauge.reference.measures import Measured, measure
 from narrowgauge.reference.quantize import quantize
+from narrowgauge.reference.showing import show
 from narrowgauge.reference.tracing import Parting, block_of, parting, trace
 
 #: so many places are told, each of another data set where there are as many

@@ -21,6 +21,7 @@ from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Attend, KvWrite
 from narrowgauge.contracts.recipe import Blocks, Recipe
+from narrowgauge.reference import recipes
 from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.pages import Matrix, Sizes
@@ -32,7 +33,7 @@ Numbers = npt.NDArray[np.int32]
 
 
 def numbers(given: Mapping[str, Coded], name: str) -> Numbers:
-    """A tensor of whole numbers that comes with a call. Raises ``BadInput`` where it is missing or of another format."""
+    """A tensor of whole numbers that comes with a call. Raises ``BadInput`` where it is missing, or is none."""
     if name not in given:
         raise BadInput(f"a call on a cache is given {name!r}; nothing of that name came, only {', '.join(given)}")
     value = given[name]
@@ -57,13 +58,9 @@ def heads_of(part: Part, sizes: Sizes) -> int:
 def sized(behaviour: Behaviour, part: Part, width: int) -> Behaviour:
     """A part's behaviour for heads of that many columns. Blocks that a fault has changed stay as they are."""
     recipe = behaviour.recipe
-    if recipe is None or not part.per_head or recipe.blocks.columns != _HEAD:
+    if recipe is None or not part.per_head or recipe.blocks != recipes.resolve(part.recipe).blocks:
         return behaviour
     return replace(behaviour, recipe=replace(recipe, blocks=Blocks(recipe.blocks.rows, width, recipe.blocks.ragged)))
-
-
-#: the columns that stand for a head in the catalogue of recipes
-_HEAD = 128
 
 
 def beside(recipe: Recipe | None, format_name: str) -> dict[str, str]:
@@ -114,7 +111,8 @@ def part_input(paged: Paged, name: str, rows: Coded, given: Mapping[str, Coded])
     if recipe is None:
         return behaviour, Input(rows.format, rows.data)
     wanted = recipe.given_to_reader(rows.format) if behaviour.reads else dict.fromkeys(recipe.inputs)
-    taken = {other: given[f"{name}_{other}"] for other in wanted if f"{name}_{other}" in given}
+    names = {other: f"{part.scaled_by if other in recipe.inputs else name}_{other}" for other in wanted}
+    taken = {other: given[named] for other, named in names.items() if named in given}
     return behaviour, Input(rows.format, rows.data, taken)
 
 

@@ -12,7 +12,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, Quantize, observe
 from narrowgauge.contracts.recipe import STATISTICS, TENSOR, TOKEN, Blocks, Recipe, group, names_in
-from narrowgauge.reference.behaviour import behaviour_of, blocks_of, candidates, resolved
+from narrowgauge.reference.behaviour import behaviour_of, candidates, resolved
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.faults.registry import fault_named
@@ -99,7 +99,7 @@ def test_a_wrong_output_fails(claim: Claim) -> None:
         data = output.data.copy()
         data[-1, -1] ^= 1
         got, want = right | {name: Coded(output.format, data)}, expected(claim, x)
-        (found,) = mismatches(x, got, want, compare(got, want), blocks_of(claim))
+        (found,) = mismatches(claim, x, got, want, compare(got, want))
         assert (found.output, found.index) == (name, (output.shape[0] - 1, output.shape[1] - 1))
         if output.shape != x.shape and output.shape[0] == x.shape[0]:
             assert f"row {x.shape[0] - 1}, " in found.input

@@ -70,7 +70,7 @@ def test_a_view_has_the_numbers_of_its_matrix(view: View, source: str) -> None:
 
 def test_strides_of_each_view() -> None:
     """Written out: 3 rows of 64."""
-    found = {view: place(view, 3, 64) for view in VIEWS}
+    found = {view: place(view, (3, 64)) for view in VIEWS}
     assert {view: p.strides for view, p in found.items()} == {
         "contiguous": (64, 1),
         "sliced": (112, 1),

@@ -1,0 +1,188 @@
+"""The frame of the Triton writers of key-value caches: a token's groups of elements go to the slot that it is given.
+
+A recipe is a jitted function, as for the quantizers: of elements, the largest magnitude of their group (or the scale
+that is given), and the bound it makes the scale and what the last cast is given. Where an element stands follows from
+the strides of a view of six axes (kv_places.py), so one kernel writes pages of any form. Offsets are 64 bits wide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from narrowgauge.kernels_under_test.kv_checks import (
+    NEGATIVE,
+    check_rows,
+    check_same_slots,
+    check_scale,
+    check_slots,
+    check_stored,
+)
+from narrowgauge.kernels_under_test.kv_places import block_of, count_of, last_of_each, patterns
+from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
+from narrowgauge.kernels_under_test.triton_steps import real
+from narrowgauge.kernels_under_test.triton_targets import BOUNDS, SOFT
+from narrowgauge.kernels_under_test.triton_tiling import amax_of, elements_of, groups_of
+
+#: what becomes of padding: skipped, by either rule; or written to slot 0 as any other token
+SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL = "skip_negative", "skip_zero", "write_all"
+
+
+@triton.jit
+def slots_of(slots, token, tokens, RULE: tl.constexpr):
+    """The slot of each token, int64, and whether anything is written there."""
+    exists = token < tokens
+    slot = tl.load(slots + token, exists, other=-1).to(tl.int64)
+    if RULE == "skip_zero":
+        return slot, exists & (slot > 0)
+    else:
+        return slot, exists & (slot >= 0)
+
+
+@triton.jit
+def offset_of(slot, head, column, block, s0, s1, s2, s3, s4, s5, PLACES: tl.constexpr, COLUMNS: tl.constexpr):
+    """Where an element stands in a view of six axes, whose strides are given. All are int64."""
+    place = slot % block
+    page = slot // block * s0 + place // PLACES * s1 + place % PLACES * s2
+    return page + head * s3 + column // COLUMNS * s4 + column % COLUMNS * s5
+
+
+@triton.jit(
+    do_not_specialize=[
+        "tokens", "groups", "per_token", "size", "width", "token_stride", "head_stride", "block",
+        "c0", "c1", "c2", "c3", "c4", "c5", "s0", "s1", "s2", "s3", "s4", "s5", "given_stride",
+    ]
+)  # fmt: skip
+def write_groups(
+    x, slots, codes, scales, given, whole, tokens, groups, per_token, size, width, token_stride, head_stride,
+    column_stride, block, c0, c1, c2, c3, c4, c5, s0, s1, s2, s3, s4, s5, given_stride, bound,
+    RECIPE: tl.constexpr, CODE: tl.constexpr, RULE: tl.constexpr, NAN: tl.constexpr, BF16: tl.constexpr,
+    PACK: tl.constexpr, CODE_PLACES: tl.constexpr, CODE_COLUMNS: tl.constexpr, SCALE_PLACES: tl.constexpr,
+    SCALE_COLUMNS: tl.constexpr, GROUPS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """GROUPS groups of ``size`` elements a program; a head has ``width``, a whole number of groups.
+
+    ``given``: static scales, one for each head; ``whole``: a number of the tensor, if a recipe has it. PACK codes
+    share a byte, the first one lowest.
+    """
+    group = tl.program_id(0).to(tl.int64) * GROUPS + tl.arange(0, GROUPS)[:, None]
+    token, first = group // per_token, group % per_token * size
+    head, start = first // width, first % width
+    slot, kept = slots_of(slots, token, tokens, RULE)
+    within = tl.arange(0, WIDTH)[None, :]
+    mask = kept & (within < size)
+    place = token * token_stride + head * head_stride + (start + within) * column_stride
+    pattern = load_float32_bits(x, place, mask, BF16)
+    if given is None:
+        amax = real(amax_of(pattern, mask, 1, NAN)[:, None])
+    else:
+        amax = tl.load(given + head * given_stride, kept, other=1.0)
+    limit = tl.full((1, 1), bound, tl.float32)
+    if whole is None:
+        scale, value = RECIPE(real(pattern), amax, limit)
+    else:
+        scale, value = RECIPE(real(pattern), amax, limit, tl.load(whole))
+    code, unit = CODE(value), within
+    if PACK > 1:
+        shifted = code << (within % PACK * (8 // PACK)).to(tl.int32)
+        code = tl.sum(tl.reshape(shifted, (GROUPS, WIDTH // PACK, PACK)), 2)
+        unit = tl.arange(0, WIDTH // PACK)[None, :]
+    column = start // PACK + unit
+    to = offset_of(slot, head, column, block, c0, c1, c2, c3, c4, c5, CODE_PLACES, CODE_COLUMNS)
+    tl.store(codes + to, code.to(tl.uint8), kept & (unit < size // PACK))
+    if scales is not None:
+        to = offset_of(slot, head, start // size, block, s0, s1, s2, s3, s4, s5, SCALE_PLACES, SCALE_COLUMNS)
+        tl.store(scales + to, scale.to(scales.dtype.element_ty), kept)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "tokens", "rows", "heads", "width", "token_stride", "head_stride", "block", "c0", "c1", "c2", "c3", "c4", "c5"
+    ]
+)  # fmt: skip
+def copy_rows(
+    x, slots, codes, tokens, rows, heads, width, token_stride, head_stride, column_stride, block,
+    c0, c1, c2, c3, c4, c5,
+    RULE: tl.constexpr, PLACES: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """ROWS heads of tokens a program, bit for bit."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    token, head, column = row // heads, row % heads, tl.arange(0, WIDTH)[None, :]
+    slot, kept = slots_of(slots, token, tokens, RULE)
+    mask = kept & (column < width)
+    pattern = tl.load(x + token * token_stride + head * head_stride + column * column_stride, mask, other=0)
+    to = offset_of(slot, head, column, block, c0, c1, c2, c3, c4, c5, PLACES, COLUMNS)
+    tl.store(codes + to, pattern, mask)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A part of tokens, ``x`` [tokens, heads, columns], and where it goes. Without a recipe it is copied."""
+
+    name: str
+    x: torch.Tensor
+    view: torch.Tensor  #: of six axes
+    recipe: Any = None
+    format: str = ""
+    code: Any = None  #: another last cast than the format's by integers
+    size: int = 0  #: elements of a group; 0 for a head
+    given: torch.Tensor | None = None  #: static scales, float32 [1] or [heads]
+    scales: torch.Tensor | None = None  #: a view of six axes to which scales are stored
+    bound: float = 0.0  #: 0 for what the engines divide by
+    more: dict[str, Any] = field(default_factory=dict)  #: ``whole``, ``nan``, ``pack``
+
+    @property
+    def pack(self) -> int:
+        return self.more.get("pack", 1)
+
+
+def write(slots, *parts, rule=SKIP_NEGATIVE, per_head=False):
+    """Write parts of tokens into their slots. Raises ``ValueError`` for a bad call, before anything is written."""
+    first = parts[0]
+    for part in parts:
+        check_rows(part.name, part.x, part.view, part.pack, first.x.shape[0])
+        for view in (part.view, part.scales):
+            if view is not None:
+                check_same_slots(part.name, view, first.view)
+        if part.given is not None:
+            check_scale(f"{part.name}_scale", part.given, part.x.shape[1] if per_head else 1)
+        if part.recipe is None:
+            check_stored(part.name, part.view, (part.x.dtype,))
+        else:
+            check_stored(part.name, part.view, (torch.uint8, getattr(torch, part.format, torch.uint8)))
+    check_slots(slots, first.x.shape[0], count_of(first.view), NEGATIVE if rule == SKIP_NEGATIVE else "zero")
+    slots = last_of_each(slots, count_of(first.view))
+    for part in parts:
+        if part.x.numel():
+            (_copy if part.recipe is None else _quantize)(slots, part, rule)
+
+
+def _copy(slots, part, rule):
+    x, view = patterns(part.x), patterns(part.view)
+    tokens, heads, width = x.shape
+    tile, wide = groups_of(tokens * heads, width)
+    copy_rows[(triton.cdiv(tokens * heads, tile),)](
+        x, slots, view, tokens, tokens * heads, heads, width, *x.stride(), block_of(view), *view.stride(),
+        rule, view.shape[2], view.shape[5], tile, wide,
+    )  # fmt: skip
+
+
+def _quantize(slots, part, rule):
+    tokens, heads, width = part.x.shape
+    size, pack = part.size or width, part.pack
+    per_token = heads * width // size
+    view = patterns(part.view)
+    scales = None if part.scales is None else patterns(part.scales)
+    at = view if scales is None else scales
+    (loaded, bf16), (tile, wide) = elements_of(part.x), groups_of(tokens * per_token, size)
+    write_groups[(triton.cdiv(tokens * per_token, tile),)](
+        loaded, slots, view, scales, part.given, part.more.get("whole"), tokens, tokens * per_token, per_token, size,
+        width, *loaded.stride(), block_of(view), *view.stride(), *at.stride(),
+        0 if part.given is None or part.given.numel() == 1 else part.given.stride(0), part.bound or BOUNDS[part.format],
+        part.recipe, part.code or SOFT[part.format], rule, part.more.get("nan", "drop"), bf16, pack,
+        view.shape[2], view.shape[5], at.shape[2], at.shape[5], tile, wide,
+    )  # fmt: skip
