@@ -7,7 +7,7 @@ the strides of a view of six axes (kv_places.py), so one kernel writes pages of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,7 +24,8 @@ from narrowgauge.kernels_under_test.kv_checks import (
 )
 from narrowgauge.kernels_under_test.kv_places import block_of, count_of, last_of_each, patterns
 from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
-from narrowgauge.kernels_under_test.triton_steps import real
+from narrowgauge.kernels_under_test.triton_kv_before import ROUND, hadamard, rotated
+from narrowgauge.kernels_under_test.triton_steps import bits, real, to_bfloat16
 from narrowgauge.kernels_under_test.triton_targets import BOUNDS, SOFT
 from narrowgauge.kernels_under_test.triton_tiling import amax_of, elements_of, groups_of
 
@@ -55,19 +56,23 @@ def offset_of(slot, head, column, block, s0, s1, s2, s3, s4, s5, PLACES: tl.cons
     do_not_specialize=[
         "tokens", "groups", "per_token", "size", "width", "token_stride", "head_stride", "block",
         "c0", "c1", "c2", "c3", "c4", "c5", "s0", "s1", "s2", "s3", "s4", "s5", "given_stride",
+        "rotated_columns", "angle_stride",
     ]
 )  # fmt: skip
 def write_groups(
-    x, slots, codes, scales, given, whole, tokens, groups, per_token, size, width, token_stride, head_stride,
-    column_stride, block, c0, c1, c2, c3, c4, c5, s0, s1, s2, s3, s4, s5, given_stride, bound,
-    RECIPE: tl.constexpr, CODE: tl.constexpr, RULE: tl.constexpr, NAN: tl.constexpr, BF16: tl.constexpr,
-    PACK: tl.constexpr, CODE_PLACES: tl.constexpr, CODE_COLUMNS: tl.constexpr, SCALE_PLACES: tl.constexpr,
-    SCALE_COLUMNS: tl.constexpr, GROUPS: tl.constexpr, WIDTH: tl.constexpr,
+    x, slots, codes, scales, given, whole, beside, positions, tokens, groups, per_token, size, width, token_stride,
+    head_stride, column_stride, block, c0, c1, c2, c3, c4, c5, s0, s1, s2, s3, s4, s5, given_stride,
+    rotated_columns, angle_stride, bound,
+    RECIPE: tl.constexpr, CODE: tl.constexpr, RULE: tl.constexpr, FIRST: tl.constexpr, ROUNDED: tl.constexpr,
+    NAN: tl.constexpr, BF16: tl.constexpr, PACK: tl.constexpr, CODE_PLACES: tl.constexpr, CODE_COLUMNS: tl.constexpr,
+    SCALE_PLACES: tl.constexpr, SCALE_COLUMNS: tl.constexpr, GROUPS: tl.constexpr, WIDTH: tl.constexpr,
+    TURN: tl.constexpr, TURN_STEPS: tl.constexpr,
 ):  # fmt: skip
     """GROUPS groups of ``size`` elements a program; a head has ``width``, a whole number of groups.
 
     ``given``: static scales, one for each head; ``whole``: a number of the tensor, if a recipe has it. PACK codes
-    share a byte, the first one lowest.
+    share a byte, the first one lowest. FIRST: what is done to a head before; ``beside`` are then signs, or cosines and
+    sines of each position.
     """
     group = tl.program_id(0).to(tl.int64) * GROUPS + tl.arange(0, GROUPS)[:, None]
     token, first = group // per_token, group % per_token * size
@@ -75,9 +80,23 @@ def write_groups(
     slot, kept = slots_of(slots, token, tokens, RULE)
     within = tl.arange(0, WIDTH)[None, :]
     mask = kept & (within < size)
-    place = token * token_stride + head * head_stride + (start + within) * column_stride
-    pattern = load_float32_bits(x, place, mask, BF16)
-    if given is None:
+    row = token * token_stride + head * head_stride
+    pattern = load_float32_bits(x, row + (start + within) * column_stride, mask, BF16)
+    if FIRST == "hadamard":
+        signs = tl.load(beside + within, within < size, other=0.0)
+        pattern = bits(to_bfloat16(hadamard(real(pattern) * signs, TURN, TURN_STEPS)))
+    elif FIRST is not None:
+        angles = beside + tl.load(positions + token, kept, other=0).to(tl.int64) * angle_stride
+        pattern = bits(
+            rotated(
+                real(pattern), x, row, start + within, column_stride, angles, mask, rotated_columns, ROUNDED, BF16,
+                FIRST == "rope_interleaved",
+            )
+        )  # fmt: skip
+    if NAN == "range":  # what is no element of the group is NaN, which a recipe that looks for ends leaves out
+        pattern = tl.where(mask, pattern, 0x7FC00000)
+        amax = tl.zeros((GROUPS, 1), tl.float32)
+    elif given is None:
         amax = real(amax_of(pattern, mask, 1, NAN)[:, None])
     else:
         amax = tl.load(given + head * given_stride, kept, other=1.0)
@@ -93,7 +112,7 @@ def write_groups(
         unit = tl.arange(0, WIDTH // PACK)[None, :]
     column = start // PACK + unit
     to = offset_of(slot, head, column, block, c0, c1, c2, c3, c4, c5, CODE_PLACES, CODE_COLUMNS)
-    tl.store(codes + to, code.to(tl.uint8), kept & (unit < size // PACK))
+    tl.store(codes + to, code.to(codes.dtype.element_ty), kept & (unit < size // PACK))
     if scales is not None:
         to = offset_of(slot, head, start // size, block, s0, s1, s2, s3, s4, s5, SCALE_PLACES, SCALE_COLUMNS)
         tl.store(scales + to, scale.to(scales.dtype.element_ty), kept)
@@ -133,11 +152,12 @@ class Rows:
     given: torch.Tensor | None = None  #: static scales, float32 [1] or [heads]
     scales: torch.Tensor | None = None  #: a view of six axes to which scales are stored
     bound: float = 0.0  #: 0 for what the engines divide by
-    more: dict[str, Any] = field(default_factory=dict)  #: ``whole``, ``nan``, ``pack``
-
-    @property
-    def pack(self) -> int:
-        return self.more.get("pack", 1)
+    whole: torch.Tensor | None = None  #: a number of the tensor, float32 [1]
+    nan: str = "drop"  #: what a NaN is to the largest magnitude
+    pack: int = 1  #: codes of a byte
+    first: str | None = None  #: "hadamard", "rope", "rope_interleaved"
+    beside: torch.Tensor | None = None  #: signs [columns]; or cosines and sines [positions, rotated columns]
+    positions: torch.Tensor | None = None
 
 
 def write(slots, *parts, rule=SKIP_NEGATIVE, per_head=False):
@@ -173,16 +193,20 @@ def _copy(slots, part, rule):
 
 def _quantize(slots, part, rule):
     tokens, heads, width = part.x.shape
-    size, pack = part.size or width, part.pack
+    size, turn = part.size or width, width & -width
+    table = part.beside if part.positions is not None else None
     per_token = heads * width // size
     view = patterns(part.view)
     scales = None if part.scales is None else patterns(part.scales)
     at = view if scales is None else scales
     (loaded, bf16), (tile, wide) = elements_of(part.x), groups_of(tokens * per_token, size)
     write_groups[(triton.cdiv(tokens * per_token, tile),)](
-        loaded, slots, view, scales, part.given, part.more.get("whole"), tokens, tokens * per_token, per_token, size,
+        loaded, slots, view, scales, part.given, part.whole, None if part.beside is None else elements_of(part.beside)[0],
+        part.positions, tokens, tokens * per_token, per_token, size,
         width, *loaded.stride(), block_of(view), *view.stride(), *at.stride(),
-        0 if part.given is None or part.given.numel() == 1 else part.given.stride(0), part.bound or BOUNDS[part.format],
-        part.recipe, part.code or SOFT[part.format], rule, part.more.get("nan", "drop"), bf16, pack,
-        view.shape[2], view.shape[5], at.shape[2], at.shape[5], tile, wide,
+        0 if part.given is None or part.given.numel() == 1 else part.given.stride(0), 0 if table is None else table.shape[1],
+        0 if table is None else table.stride(0), part.bound or BOUNDS[part.format],
+        part.recipe, part.code or SOFT[part.format], rule, part.first, ROUND[part.x.dtype], part.nan, bf16, part.pack,
+        view.shape[2], view.shape[5], at.shape[2], at.shape[5], tile, wide, turn, turn.bit_length() - 1,
+        enable_fp_fusion=False,  # int4 and int8 round a product before they add to it
     )  # fmt: skip

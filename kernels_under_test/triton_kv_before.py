@@ -1,0 +1,75 @@
+"""What is done to a head before it is written to a cache: a Hadamard rotation, or a rotation by position."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from narrowgauge.kernels_under_test.triton_codec import decode, encode, load_float32_bits
+from narrowgauge.kernels_under_test.triton_steps import bits, real, to_bfloat16
+
+#: vLLM draws its signs with torch's generator from this seed
+_SEED = 0x9E3779B9
+
+
+@triton.jit
+def as_it_is(x):
+    return x
+
+
+@triton.jit
+def to_float16(x):
+    """The float32 value of the nearest float16."""
+    code = encode(bits(x), 10, 15, 0x7BFF, 0x8000, 0x7C00, 0x7C00, 0x7E00, 0x7E00, True)
+    return real(decode(code, 10, 15, 0x7BFF, 0x8000, 0x7C00, 0x7E00, 5.960464477539063e-08))
+
+
+#: by which a result becomes one of the format of x
+ROUND = {torch.float32: as_it_is, torch.bfloat16: to_bfloat16, torch.float16: to_float16}
+
+
+def signs_of(width, device):
+    """+1 and -1 for each column of a head, float32: those of the largest power of two that divides it, repeated."""
+    block = width & -width
+    drawn = torch.bernoulli(torch.full((block,), 0.5), generator=torch.Generator().manual_seed(_SEED))
+    return (2.0 * drawn - 1.0).repeat(width // block).to(device)
+
+
+@triton.jit
+def hadamard(x, BLOCK: tl.constexpr, STEPS: tl.constexpr):
+    """Butterflies within BLOCK = 2^STEPS columns: (a + b, a - b) of distance 1, 2, 4, …, each rounded to float32."""
+    rows: tl.constexpr = x.shape[0]
+    columns: tl.constexpr = x.shape[1]
+    for step in tl.static_range(STEPS):
+        distance: tl.constexpr = 1 << step
+        pairs = tl.reshape(x, (rows, columns // (2 * distance), 2, distance))
+        second = tl.arange(0, 2)[None, None, :, None] == 1
+        above = tl.sum(pairs, 2)[:, :, None, :]
+        below = tl.sum(tl.where(second, -pairs, pairs), 2)[:, :, None, :]
+        x = tl.reshape(tl.where(second, below, above), (rows, columns))
+    return x
+
+
+@triton.jit
+def rotated(
+    own, x, row, column, column_stride, angles, mask, rotated_columns, ROUNDED: tl.constexpr, BF16: tl.constexpr,
+    NEIGHBOURS: tl.constexpr,
+):  # fmt: skip
+    """``own`` elements, rotated with their partners. ``row`` and ``angles`` are where the head and its cosines begin.
+
+    Both products are exact in float32 for x of 16 bits, so that it does not matter whether a compiler fuses the last
+    one into the sum.
+    """
+    half = rotated_columns // 2
+    turned = mask & (column < rotated_columns)
+    if NEIGHBOURS:
+        first, pair = column % 2 == 0, column // 2
+        partner = column + 1 - 2 * (column % 2)
+    else:
+        first, pair = column < half, column % half
+        partner = tl.where(first, column + half, column - half)
+    other = real(load_float32_bits(x, row + partner * column_stride, turned, BF16))
+    cosine = real(load_float32_bits(angles, pair, turned, BF16))
+    sine = real(load_float32_bits(angles, half + pair, turned, BF16))
+    return tl.where(turned, ROUNDED(own * cosine + tl.where(first, -other, other) * sine), own)
