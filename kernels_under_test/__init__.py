@@ -16,7 +16,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.triton_packed": ("torch", "triton"),
     "narrowgauge.kernels_under_test.torch_kv": ("torch",),
     "narrowgauge.kernels_under_test.triton_kv_read": ("torch", "triton"),
-    "narrowgauge.kernels_under_test.triton_kv_read_mla": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_kv_read_rows": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_kv_read_pool": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_kv_write": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_attention_caches": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),
 }

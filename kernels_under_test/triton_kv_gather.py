@@ -8,6 +8,7 @@ import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import ALL_SOURCES
 from narrowgauge.kernels_under_test.triton_codec import INTERPRETED, store_float32_bits
+from narrowgauge.kernels_under_test.triton_kv_before import hadamard, signs_of
 from narrowgauge.kernels_under_test.triton_kv_parts import elements_at
 from narrowgauge.kernels_under_test.triton_steps import bits
 
@@ -17,10 +18,13 @@ TILE, COLUMNS = (65536, 1024) if INTERPRETED else (2048, 256)
 
 @triton.jit(do_not_specialize=["columns", "width", "block"])
 def gather_values(
-    part, out, table, lengths, starts, columns, width, block, table_strides,
-    FORM: tl.constexpr, FINISH: tl.constexpr, TO: tl.constexpr, TOKENS: tl.constexpr, COLUMNS: tl.constexpr,
+    part, out, table, lengths, starts, signs, columns, width, block, table_strides,
+    FORM: tl.constexpr, TO: tl.constexpr, STEPS: tl.constexpr, TOKENS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """TOKENS tokens of a sequence by COLUMNS columns a program. ``starts``: each sequence's first row in ``out``."""
+    """TOKENS tokens of a sequence by COLUMNS columns a program. ``starts``: each sequence's first row in ``out``.
+
+    ``signs`` of a head's columns, if 2^STEPS of them at a time were rotated (Hadamard): they are turned back.
+    """
     sequence = tl.program_id(1)
     length = tl.load(lengths + sequence)
     token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)[:, None]
@@ -30,14 +34,11 @@ def gather_values(
     page = tl.load(table + entry, token < length, other=0).to(tl.int64)
     place = (token % block).to(tl.int64)
     value = elements_at(part, page, place, column // width, column % width, mask, FORM)
+    if signs is not None:
+        turned = hadamard(value, 1 << STEPS, STEPS)
+        value = turned * tl.load(signs + column % width, column < columns, other=0.0) * (1.0 / (1 << STEPS))
     row = tl.load(starts + sequence) + token
-    store_float32_bits(out, row * columns + column, bits(FINISH(value, column, COLUMNS)), mask, TO)
-
-
-@triton.jit
-def finished(value, column, COLUMNS: tl.constexpr):
-    """Nothing is done to values."""
-    return value
+    store_float32_bits(out, row * columns + column, bits(value), mask, TO)
 
 
 def patterns_for(format, shape, device):
@@ -46,8 +47,11 @@ def patterns_for(format, shape, device):
     return torch.empty(shape, dtype=torch.int32 if to == 0 else torch.int16, device=device), to
 
 
-def gathered(part, format, block_table, seq_lens, finish=finished):
-    """The values of all sequences, one after the other [tokens, heads · width], as patterns of ``format``."""
+def gathered(part, format, block_table, seq_lens, turned=False):
+    """The values of all sequences, one after the other [tokens, heads · width], as patterns of ``format``.
+
+    ``turned``: heads were rotated (Hadamard) before they were written.
+    """
     columns, lengths = part.heads * part.width, seq_lens.long()
     ends = torch.cumsum(lengths, 0)
     total = int(ends[-1]) if ends.numel() else 0
@@ -58,7 +62,9 @@ def gathered(part, format, block_table, seq_lens, finish=finished):
         tokens = min(TILE // across, triton.next_power_of_2(longest))
         grid = triton.cdiv(longest, tokens), len(seq_lens), triton.cdiv(columns, across)
         gather_values[grid](
-            part.handed, out, block_table, seq_lens, ends - lengths, columns, part.width, part.block,
-            block_table.stride(), part.form, finish, to, tokens, across,
+            part.handed, out, block_table, seq_lens, ends - lengths,
+            signs_of(part.width, part.codes.device) if turned else None, columns, part.width, part.block,
+            block_table.stride(), part.form, to, (part.width & -part.width).bit_length() - 1 if turned else 0, tokens,
+            across,
         )  # fmt: skip
     return out

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from narrowgauge.kernels_under_test.kv_places import patterns
+from narrowgauge.kernels_under_test.triton_codec import decode
 from narrowgauge.kernels_under_test.triton_dequantize import READ
 from narrowgauge.kernels_under_test.triton_steps import bits, real
 
@@ -44,7 +45,40 @@ def from_float16(code):
     return code.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
 
 
-FROM = {**READ, "bfloat16": from_bfloat16, "float16": from_float16}
+@triton.jit
+def from_e5m2fnuz(code):
+    return real(decode(code, 2, 16, 0x7F, 0x80, -1, 0x80, 0.00000762939453125))
+
+
+@triton.jit
+def from_uint4(code):
+    return code.to(tl.float32)
+
+
+@triton.jit
+def native_e4m3fn(code):
+    return code.to(tl.uint8).to(tl.float8e4nv, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def native_e4m3fnuz(code):
+    return code.to(tl.uint8).to(tl.float8e4b8, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def native_e5m2(code):
+    return code.to(tl.uint8).to(tl.float8e5, bitcast=True).to(tl.float32)
+
+
+#: what a code is, by integers; and as the hardware converts it
+FROM = {
+    **READ,
+    "float8_e5m2fnuz": from_e5m2fnuz,
+    "uint4": from_uint4,
+    "bfloat16": from_bfloat16,
+    "float16": from_float16,
+}
+NATIVE = {"float8_e4m3fn": native_e4m3fn, "float8_e4m3fnuz": native_e4m3fnuz, "float8_e5m2": native_e5m2}
 
 
 @dataclass(frozen=True)
@@ -118,3 +152,8 @@ def elements_at(part, page, place, head, column, mask, FORM: tl.constexpr):
 def less_hidden_zero(code, scale, beside):
     """The zero point stands in the four lowest bits of the scale's mantissa."""
     return (code - (bits(scale) & 15).to(tl.float32)) * real(bits(scale) & -16)
+
+
+@triton.jit
+def times_global(code, scale, beside):
+    return code * (scale * beside)
