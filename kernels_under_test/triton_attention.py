@@ -3,7 +3,8 @@
 A program has the query heads of one head of the cache and goes through the tokens a block at a time: scores, their
 running maximum, weights, and the weighted sum of values, rescaled where the maximum rises. Nothing is loaded from
 slots that are not used, so that no NaN of theirs meets a weight of 0. Products are summed element by element, and not
-by matrix instructions, which on some hardware cut float32 operands short.
+by matrix instructions, which on some hardware cut float32 operands short. Nothing is fused: threads that hold copies of
+one element sum products in turn, and of a product that is rounded on one side alone their copies would differ.
 
 A sequence may be split: then each program makes the mean of its own tokens and the logarithm of its sum of weights,
 and a second kernel weighs the means by these.
@@ -165,12 +166,13 @@ def attended(
         cap or 1.0,
         keys.form, None if rope is None else rope.form, values.form, WEIGHTS[weights], bool(cap), bf16,
         0 if splits > 1 else to, tile, TOKENS, triton.next_power_of_2(keys.width),
-        triton.next_power_of_2(max(rope_width, 1)), triton.next_power_of_2(width),
+        triton.next_power_of_2(max(rope_width, 1)), triton.next_power_of_2(width), enable_fp_fusion=False,
     )  # fmt: skip
     if splits > 1:
         rows, most = sequences * heads, triton.next_power_of_2(splits)
         each = 64 if INTERPRETED else 1
         merge_splits[(triton.cdiv(rows, each),)](
-            means.view(torch.float32), sums, out, splits, rows, width, to, each, most, triton.next_power_of_2(width)
-        )
+            means.view(torch.float32), sums, out, splits, rows, width, to, each, most, triton.next_power_of_2(width),
+            enable_fp_fusion=False,
+        )  # fmt: skip
     return out
