@@ -20,5 +20,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.triton_kv_read_pool": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_kv_write": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_attention_caches": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_kv_write_pool": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_kv_write_fp4": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_kv_write_groups": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),
 }

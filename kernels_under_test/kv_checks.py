@@ -1,7 +1,7 @@
 """What a kernel on a key-value cache checks before anything is launched: a bad call raises, and no byte is changed.
 
-Each raises ``ValueError`` with what was given and what was expected. The values of slots and scales are looked at, which
-waits for the device: an engine checks them where it makes them.
+Each raises ``ValueError`` with what was given and what was expected. The values of slots and scales are looked at,
+which waits for the device: an engine checks them where it makes them.
 """
 
 from __future__ import annotations
@@ -56,6 +56,14 @@ def check_stored(name, view, dtypes):
         raise ValueError(f"the cache of {name} holds {view.dtype}; expected {expected}")
 
 
+def check_scale_cache(name, view, heads, groups, dtypes):
+    """Where the scales of a part go: so many for each head, of the type in which they are stored."""
+    if view.shape[3] != heads or width_of(view) != groups or view.dtype not in dtypes:
+        expected = " or ".join(str(d) for d in dtypes)
+        came = f"{view.dtype}, {view.shape[3]} heads of {width_of(view)}"
+        raise ValueError(f"the cache of {name}_scale holds {came}; expected {expected}, {heads} heads of {groups}")
+
+
 def check_same_slots(name, view, other):
     """Two caches of as many pages and places."""
     if view.shape[0] != other.shape[0] or count_of(view) != count_of(other):
@@ -72,3 +80,10 @@ def check_scale(name, scale, *counts):
     if wrong.any():
         at = int(wrong.nonzero()[0])
         raise ValueError(f"{name}[{at}] is {float(scale[at])}; expected a number above 0 that is finite")
+
+
+def check_angles(table, x):
+    """Cosines, then sines, of each position, in the format of x."""
+    if table.ndim != 2 or table.dtype != x.dtype or table.shape[1] % 2 or not 0 < table.shape[1] <= x.shape[2]:
+        came = f"{table.dtype} {list(table.shape)}"
+        raise ValueError(f"cos_sin is {came}; expected {x.dtype} [positions, an even number up to {x.shape[2]}]")

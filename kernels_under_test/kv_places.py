@@ -6,6 +6,8 @@ tensor with strides, and one kernel reaches all of them. Nothing is copied.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 #: torch's type for the patterns of elements of so many bytes
@@ -47,9 +49,47 @@ def scales(cache):
     return nhd(cache[..., None])
 
 
+def flat(cache, block=1):
+    """A pool ``[slots, heads, columns]``, as pages of any size."""
+    return nhd(cache.unflatten(0, (-1, block)))
+
+
 def in_row(cache, start, count, dtype=torch.uint8):
-    """``count`` elements from byte ``start`` on of rows of bytes, ``[pages, places, bytes]``: one head."""
-    return nhd(cache[..., start : start + count * dtype.itemsize].view(dtype)[:, :, None])
+    """``count`` elements of one head from byte ``start`` on, of rows of bytes: pages, or slots alone, first."""
+    rows = cache if cache.ndim == 3 else cache[:, None]
+    return nhd(rows[..., start : start + count * dtype.itemsize].view(dtype)[:, :, None])
+
+
+def in_places(cache, start, count):
+    """``count`` elements of one head from element ``start`` on, of rows ``[pages, places, elements]``."""
+    return nhd(cache[:, :, None, start : start + count])
+
+
+def in_page(cache, start, shape, dtype=torch.uint8):
+    """``[pages, *shape]`` from byte ``start`` on, of pages of bytes."""
+    size = math.prod(shape) * dtype.itemsize
+    return cache[:, start : start + size].view(dtype).unflatten(1, shape)
+
+
+def by_fours(view):
+    """A row of scales in which number s stands at ``(s % 4) * (count // 4) + s // 4``."""
+    return view[..., 0].unflatten(4, (4, -1)).transpose(4, 5)
+
+
+def swizzled(cache):
+    """Scales ``[pages, heads, places, columns]`` in which scale s of place t stands in row ``t // 4 * 4 + s // c`` and
+    column ``s % c * 4 + t % 4``; c is a quarter of the columns."""
+    return cache.unflatten(2, (-1, 4)).unflatten(4, (-1, 4)).permute(0, 2, 5, 1, 3, 4)
+
+
+def interleaved_scales(cache):
+    """``[pages, heads, 32, places // 32, columns]``."""
+    return cache.permute(0, 3, 2, 1, 4)[..., None]
+
+
+def tiled(cache):
+    """Pages of bytes that begin with one head's ``[places // 16, columns // 16, 16, 16]``."""
+    return cache.permute(0, 1, 3, 2, 4)[:, :, :, None]
 
 
 def block_of(view):

@@ -16,11 +16,16 @@ import triton.language as tl
 
 from narrowgauge.kernels_under_test.kv_checks import (
     NEGATIVE,
+    ZERO,
+    check_angles,
+    check_numbers,
     check_rows,
     check_same_slots,
     check_scale,
+    check_scale_cache,
     check_slots,
     check_stored,
+    check_within,
 )
 from narrowgauge.kernels_under_test.kv_places import block_of, count_of, last_of_each, patterns
 from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
@@ -150,7 +155,10 @@ class Rows:
     code: Any = None  #: another last cast than the format's by integers
     size: int = 0  #: elements of a group; 0 for a head
     given: torch.Tensor | None = None  #: static scales, float32 [1] or [heads]
+    per_head: bool = False  #: they are one for each head
+    scaled_by: str = ""  #: the part after which the given scale is named; "" for this one
     scales: torch.Tensor | None = None  #: a view of six axes to which scales are stored
+    scale_format: str = "float32"
     bound: float = 0.0  #: 0 for what the engines divide by
     whole: torch.Tensor | None = None  #: a number of the tensor, float32 [1]
     nan: str = "drop"  #: what a NaN is to the largest magnitude
@@ -159,23 +167,45 @@ class Rows:
     beside: torch.Tensor | None = None  #: signs [columns]; or cosines and sines [positions, rotated columns]
     positions: torch.Tensor | None = None
 
+    @property
+    def group(self):
+        """How many elements share a scale."""
+        return self.size or self.x.shape[2]
 
-def write(slots, *parts, rule=SKIP_NEGATIVE, per_head=False):
+    def check(self, first):
+        """Raise ``ValueError`` for what does not fit, or does not fit the first part."""
+        named = self.scaled_by or self.name
+        check_rows(self.name, self.x, self.view, self.pack, first.x.shape[0])
+        check_same_slots(self.name, self.view, first.view)
+        check_stored(self.name, self.view, _types(self.format) if self.recipe else (self.x.dtype,))
+        if self.given is not None:
+            check_scale(f"{named}_scale", self.given, self.x.shape[1] if self.per_head else 1)
+        if self.whole is not None:
+            check_scale(f"{named}_global_scale", self.whole, 1)
+        if self.scales is not None:
+            _, heads, width = self.x.shape
+            check_same_slots(f"{self.name}_scale", self.scales, first.view)
+            check_scale_cache(self.name, self.scales, heads, width // self.group, _types(self.scale_format))
+        if self.positions is not None:
+            check_numbers("positions", self.positions, first.x.shape[0])
+            check_within("positions", self.positions, 0, self.beside.shape[0] - 1)
+            check_angles(self.beside, self.x)
+
+
+def _types(format):
+    """Types of a tensor that holds codes of a format: its own, and bytes."""
+    own = getattr(torch, format, torch.uint8)
+    return (own, torch.uint8) if own.itemsize == 1 else (own,)
+
+
+def write(slots, *parts, rule=SKIP_NEGATIVE):
     """Write parts of tokens into their slots. Raises ``ValueError`` for a bad call, before anything is written."""
     first = parts[0]
+    count = count_of(first.view)
     for part in parts:
-        check_rows(part.name, part.x, part.view, part.pack, first.x.shape[0])
-        for view in (part.view, part.scales):
-            if view is not None:
-                check_same_slots(part.name, view, first.view)
-        if part.given is not None:
-            check_scale(f"{part.name}_scale", part.given, part.x.shape[1] if per_head else 1)
-        if part.recipe is None:
-            check_stored(part.name, part.view, (part.x.dtype,))
-        else:
-            check_stored(part.name, part.view, (torch.uint8, getattr(torch, part.format, torch.uint8)))
-    check_slots(slots, first.x.shape[0], count_of(first.view), NEGATIVE if rule == SKIP_NEGATIVE else "zero")
-    slots = last_of_each(slots, count_of(first.view))
+        part.check(first)
+    check_slots(slots, first.x.shape[0], count, NEGATIVE if rule == SKIP_NEGATIVE else ZERO)
+    slots = last_of_each(slots, count)
     for part in parts:
         if part.x.numel():
             (_copy if part.recipe is None else _quantize)(slots, part, rule)
@@ -193,20 +223,20 @@ def _copy(slots, part, rule):
 
 def _quantize(slots, part, rule):
     tokens, heads, width = part.x.shape
-    size, turn = part.size or width, width & -width
-    table = part.beside if part.positions is not None else None
-    per_token = heads * width // size
-    view = patterns(part.view)
-    scales = None if part.scales is None else patterns(part.scales)
+    per_token = heads * width // part.group
+    view, scales = patterns(part.view), part.scales
     at = view if scales is None else scales
-    (loaded, bf16), (tile, wide) = elements_of(part.x), groups_of(tokens * per_token, size)
+    loaded, bf16 = elements_of(part.x)
+    beside = None if part.beside is None else elements_of(part.beside)[0]
+    turned, per_position = (0, 0) if part.positions is None else (beside.shape[1], beside.stride(0))
+    given_stride = part.given.stride(0) if part.given is not None and part.per_head else 0
+    tile, wide = groups_of(tokens * per_token, part.group)
+    block = width & -width  # of a Hadamard rotation
     write_groups[(triton.cdiv(tokens * per_token, tile),)](
-        loaded, slots, view, scales, part.given, part.whole, None if part.beside is None else elements_of(part.beside)[0],
-        part.positions, tokens, tokens * per_token, per_token, size,
-        width, *loaded.stride(), block_of(view), *view.stride(), *at.stride(),
-        0 if part.given is None or part.given.numel() == 1 else part.given.stride(0), 0 if table is None else table.shape[1],
-        0 if table is None else table.stride(0), part.bound or BOUNDS[part.format],
+        loaded, slots, view, None if scales is None else patterns(scales), part.given, part.whole, beside,
+        part.positions, tokens, tokens * per_token, per_token, part.group, width, *loaded.stride(), block_of(view),
+        *view.stride(), *at.stride(), given_stride, turned, per_position, part.bound or BOUNDS[part.format],
         part.recipe, part.code or SOFT[part.format], rule, part.first, ROUND[part.x.dtype], part.nan, bf16, part.pack,
-        view.shape[2], view.shape[5], at.shape[2], at.shape[5], tile, wide, turn, turn.bit_length() - 1,
-        enable_fp_fusion=False,  # int4 and int8 round a product before they add to it
+        view.shape[2], view.shape[5], at.shape[2], at.shape[5], tile, wide, block, block.bit_length() - 1,
+        enable_fp_fusion=False,  # int8 and int4 round a product before they add to it
     )  # fmt: skip

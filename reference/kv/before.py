@@ -18,7 +18,8 @@ from narrowgauge.reference.around.hadamard import block_size, rotated_heads, tra
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.policies import resolve
 
-F32, F64 = npt.NDArray[np.float32], npt.NDArray[np.float64]
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
 #: rows [tokens, columns], how many heads they are, what is given beside them -> the rows that are quantized
 Change = Callable[[Coded, int, Mapping[str, Coded]], Coded]
 
@@ -78,12 +79,10 @@ def _rope(rows: Coded, heads: int, given: Mapping[str, Coded], interleaved: bool
     """
     cosine, sine = _angles(rows, heads, given)
     rotated = 2 * cosine.shape[1]
-    x = decode_values(_heads(rows, heads)).reshape(rows.shape[0], heads, -1)
+    x = decode_values(_heads(rows, heads)).reshape(rows.shape[0], heads, rows.shape[1] // heads)
     turned = x.copy()
     half = rotated // 2
-    places = (
-        (slice(0, rotated, 2), slice(1, rotated, 2)) if interleaved else (slice(0, half), slice(half, rotated))
-    )
+    places = (slice(0, rotated, 2), slice(1, rotated, 2)) if interleaved else (slice(0, half), slice(half, rotated))
     one, two = (x[..., place] for place in places)
     cosine, sine = cosine[:, None], sine[:, None]
     with np.errstate(all="ignore"):

@@ -20,7 +20,7 @@ NIBBLES = Field("k", NHD, columns="h c:width/2 n:2", slots="n")
 FLAT = ("s", "h", "c")
 
 
-def flat(field: Field = Field("k", FLAT)) -> Field:
+def flat(field: Field) -> Field:
     """The same in a pool of slots without pages."""
     return replace(field, storage=FLAT, rows="s")
 

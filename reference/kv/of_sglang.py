@@ -9,15 +9,16 @@ from narrowgauge.reference.kv.building import FLAT, HND, INTERLEAVED, NIBBLES, P
 from narrowgauge.reference.kv.of_vllm import SWIZZLED
 
 _POOL, _METHOD = "SGLang 0.5.23, memory_pool.py", "SGLang 0.5.23, fp4_kv_cache_quant_method.py"
+_SHUFFLE = "SGLang 0.5.23, shuffle_5d_cache.py"
 _SINK, _SKIPS = "zero_written", "zero_skipped"
 #: what a table's pages are; a pool knows none
 BLOCKS = (16, 1, 32, 64, 128, 256)
-_PLAIN = (flat(), flat(Field("v", FLAT)))
+_PLAIN = (flat(Field("k", FLAT)), flat(Field("v", FLAT)))
 _NIBBLES = (flat(NIBBLES), flat(NIBBLES))
 _MHA = (
     pair("sglang.copy", "", _PLAIN, _SINK, f"{_POOL}:2568-2580,2926-2990", BLOCKS),
     pair("sglang.copy_hnd", "", codes(HND), _SINK, f"{_POOL}:2568-2580,2964-2983", BLOCKS[:1] + BLOCKS[2:]),
-    pair("sglang.copy_vectorized", "", (PACKED, INTERLEAVED), _SINK, "SGLang 0.5.23, shuffle_5d_cache.py:7-80", (16, 64)),
+    pair("sglang.copy_vectorized", "", (PACKED, INTERLEAVED), _SINK, f"{_SHUFFLE}:7-80", (16, 64)),
     *(
         pair(f"sglang.fp8{end}", f"sglang.kv_fp8{end}", _PLAIN, _SINK, f"{_POOL}:2926-2990", BLOCKS)
         for end in ("", "_number", "_commit", "_commit_number")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.contracts.cache import Buffer, Field
+from narrowgauge.contracts.cache import Buffer, Cache, Field
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
@@ -39,14 +39,28 @@ class Shared:
             )
         return Coded(first.format, first.data | second.data.astype(first.data.dtype))
 
+    def fitting(self, second: Coded) -> Coded:
+        """What of the second has room."""
+        return Coded(second.format, second.data & second.data.dtype.type((1 << self.bits) - 1))
+
     def parted(self, both: Coded, second: str) -> tuple[Coded, Coded]:
         """The inverse: the first, and the second in its own format."""
-        low = both.data & both.data.dtype.type((1 << self.bits) - 1)
+        low = self.fitting(both).data
         return self.kept(both), Coded(second, low.astype(format_named(second).storage))
 
 
 #: vLLM's zero point in the scale of a head, int4_per_token_head.py:141-146
 SHARED: dict[str, Shared] = {"low_mantissa": Shared(4)}
+
+
+def storable(cache: Cache, name: str, value: Coded) -> Coded:
+    """What a cache keeps of a matrix of that name: all, but of numbers that share their bits."""
+    for field in (f for buffer in cache.buffers for f in buffer.fields if f.shares):
+        if name == field.of:
+            return SHARED[field.encode].kept(value)
+        if name == field.shares:
+            return SHARED[field.encode].fitting(value)
+    return value
 
 
 @dataclass(frozen=True)
