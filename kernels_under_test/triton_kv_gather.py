@@ -65,6 +65,6 @@ def gathered(part, format, block_table, seq_lens, turned=False):
             part.handed, out, block_table, seq_lens, ends - lengths,
             signs_of(part.width, part.codes.device) if turned else None, columns, part.width, part.block,
             block_table.stride(), part.form, to, (part.width & -part.width).bit_length() - 1 if turned else 0, tokens,
-            across,
+            across, enable_fp_fusion=False,  # a product of codes and scales meets sums where heads are turned back
         )  # fmt: skip
     return out
