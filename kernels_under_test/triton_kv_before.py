@@ -37,13 +37,12 @@ def signs_of(width, device):
 
 
 @triton.jit
-def hadamard(x, BLOCK: tl.constexpr, STEPS: tl.constexpr):
-    """Butterflies within BLOCK = 2^STEPS columns: (a + b, a - b) of distance 1, 2, 4, …, each rounded to float32."""
+def hadamard(x, STEPS: tl.constexpr):
+    """Butterflies within 2^STEPS columns: (a + b, a - b) of distance 1, 2, 4, …, each rounded to float32."""
     rows: tl.constexpr = x.shape[0]
     columns: tl.constexpr = x.shape[1]
     for step in tl.static_range(STEPS):
-        distance: tl.constexpr = 1 << step
-        pairs = tl.reshape(x, (rows, columns // (2 * distance), 2, distance))
+        pairs = tl.reshape(x, (rows, columns // (2 << step), 2, 1 << step))
         second = tl.arange(0, 2)[None, None, :, None] == 1
         above = tl.sum(pairs, 2)[:, :, None, :]
         below = tl.sum(tl.where(second, -pairs, pairs), 2)[:, :, None, :]

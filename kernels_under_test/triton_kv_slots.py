@@ -71,7 +71,7 @@ def write_groups(
     RECIPE: tl.constexpr, CODE: tl.constexpr, RULE: tl.constexpr, FIRST: tl.constexpr, ROUNDED: tl.constexpr,
     NAN: tl.constexpr, BF16: tl.constexpr, PACK: tl.constexpr, CODE_PLACES: tl.constexpr, CODE_COLUMNS: tl.constexpr,
     SCALE_PLACES: tl.constexpr, SCALE_COLUMNS: tl.constexpr, GROUPS: tl.constexpr, WIDTH: tl.constexpr,
-    TURN: tl.constexpr, TURN_STEPS: tl.constexpr,
+    TURNS: tl.constexpr,
 ):  # fmt: skip
     """GROUPS groups of ``size`` elements a program; a head has ``width``, a whole number of groups.
 
@@ -89,7 +89,7 @@ def write_groups(
     pattern = load_float32_bits(x, row + (start + within) * column_stride, mask, BF16)
     if FIRST == "hadamard":
         signs = tl.load(beside + within, within < size, other=0.0)
-        pattern = bits(to_bfloat16(hadamard(real(pattern) * signs, TURN, TURN_STEPS)))
+        pattern = bits(to_bfloat16(hadamard(real(pattern) * signs, TURNS)))
     elif FIRST is not None:
         angles = beside + tl.load(positions + token, kept, other=0).to(tl.int64) * angle_stride
         pattern = bits(
@@ -231,12 +231,12 @@ def _quantize(slots, part, rule):
     turned, per_position = (0, 0) if part.positions is None else (beside.shape[1], beside.stride(0))
     given_stride = part.given.stride(0) if part.given is not None and part.per_head else 0
     tile, wide = groups_of(tokens * per_token, part.group)
-    block = width & -width  # of a Hadamard rotation
     write_groups[(triton.cdiv(tokens * per_token, tile),)](
         loaded, slots, view, None if scales is None else patterns(scales), part.given, part.whole, beside,
         part.positions, tokens, tokens * per_token, per_token, part.group, width, *loaded.stride(), block_of(view),
         *view.stride(), *at.stride(), given_stride, turned, per_position, part.bound or BOUNDS[part.format],
         part.recipe, part.code or SOFT[part.format], rule, part.first, ROUND[part.x.dtype], part.nan, bf16, part.pack,
-        view.shape[2], view.shape[5], at.shape[2], at.shape[5], tile, wide, block, block.bit_length() - 1,
+        view.shape[2], view.shape[5], at.shape[2], at.shape[5], tile, wide,
+        (width & -width).bit_length() - 1,
         enable_fp_fusion=False,  # int8 and int4 round a product before they add to it
     )  # fmt: skip

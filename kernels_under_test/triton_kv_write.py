@@ -166,7 +166,7 @@ def triton_soft_kv_fp8_triton(x, format, v, slot_mapping, k_cache, v_cache, k_sc
     by_scale(slot_mapping, k, v, format, code=FINITE[format])
 
 
-@native("vllm.flash_fp8_triton", (*E4M3, *FNUZ))
+@native("vllm.flash_fp8_triton", FNUZ)
 def triton_native_kv_fp8_triton(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     k, v = (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale)
     by_scale(slot_mapping, k, v, format, code=NATIVE[format])
