@@ -7,8 +7,9 @@ import triton
 import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import ALL_SOURCES
+from narrowgauge.kernels_under_test.hadamard_signs import signs_of
 from narrowgauge.kernels_under_test.triton_codec import INTERPRETED, store_float32_bits
-from narrowgauge.kernels_under_test.triton_kv_before import hadamard, signs_of
+from narrowgauge.kernels_under_test.triton_kv_before import hadamard
 from narrowgauge.kernels_under_test.triton_kv_parts import elements_at
 from narrowgauge.kernels_under_test.triton_steps import bits
 
@@ -35,7 +36,7 @@ def gather_values(
     place = (token % block).to(tl.int64)
     value = elements_at(part, page, place, column // width, column % width, mask, FORM)
     if signs is not None:
-        turned = hadamard(value, 1 << STEPS, STEPS)
+        turned = hadamard(value, STEPS)
         value = turned * tl.load(signs + column % width, column < columns, other=0.0) * (1.0 / (1 << STEPS))
     row = tl.load(starts + sequence) + token
     store_float32_bits(out, row * columns + column, bits(value), mask, TO)
