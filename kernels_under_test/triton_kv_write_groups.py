@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FNUZ, FP4
+from narrowgauge.kernels_under_test.hadamard_signs import signs_of
 from narrowgauge.kernels_under_test.kv_places import by_fours, in_page, in_row, nhd, scales, tiled
-from narrowgauge.kernels_under_test.triton_kv_before import signs_of
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     as_whole,
     ds_mla,
