@@ -39,7 +39,7 @@ class _Call:
     source: str  #: the format of x, and below its shape as a matrix, where what is passed is its memory image
     shape: tuple[int, ...]
     in_place: tuple[str, ...] = ()  #: outputs that are inputs, changed in place
-    numbers: Mapping[str, int] = field(default_factory=dict)  #: for who asks for them
+    numbers: Mapping[str, float] = field(default_factory=dict)  #: for who asks for them
 
 
 def run(loaded: Loaded, inputs: Mapping[str, Coded], request: Mapping[str, Any]) -> Answer:

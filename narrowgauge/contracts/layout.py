@@ -139,6 +139,6 @@ class InMemory:
     shape: tuple[int, ...]  #: of x as a matrix
     loose: tuple[str, ...] = ()  #: outputs whose padding may be left unwritten
     in_place: tuple[str, ...] = ()  #: outputs that are inputs, changed in place
-    numbers: Mapping[str, int] = field(default_factory=dict)  #: whole numbers for a kernel that asks for them
+    numbers: Mapping[str, float] = field(default_factory=dict)  #: numbers for a kernel that asks for them
     viewed: tuple[str, ...] = ("x",)  #: inputs that lie in memory in another way, where a case says so
     far: tuple[str, ...] = ("x",)  #: those that lie far apart, where a case says so

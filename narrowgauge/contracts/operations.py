@@ -129,14 +129,15 @@ class Attend(_OfCache):
     """
 
     soft_cap: float = 0.0  #: c of c · tanh(score / c); 0 for none
+    scale: float = 0.0  #: what scores are multiplied by, a float32; 0 for 1 / √(columns of a key)
     weights: str = "float32"  #: the format to which softmax's numbers are rounded before they meet V
     operation: ClassVar[str] = "attend"
 
     @property
     def rule(self) -> str:
         """The cache's name, and behind a ``+`` each what is not usual."""
-        cap = f"+soft_cap:{self.soft_cap:g}" if self.soft_cap else ""
-        return super().rule + cap + (f"+weights:{self.weights}" if self.weights != "float32" else "")
+        unusual = [f"+{name}:{getattr(self, name):.9g}" for name in ("soft_cap", "scale") if getattr(self, name)]
+        return super().rule + "".join(unusual) + (f"+weights:{self.weights}" if self.weights != "float32" else "")
 
 
 @dataclass(frozen=True)
@@ -273,10 +274,11 @@ def _contract(operation: str, rule: str, text: str) -> Contract:
 def _attend(rule: str, text: str) -> Attend:
     cache, *unusual = rule.split("+")
     said = {name: value for name, _, value in (each.partition(":") for each in unusual)}
+    weights = format_named(said.pop("weights", "float32")).name
     try:
-        cap, weights = float(said.pop("soft_cap", "0")), said.pop("weights", "float32")
+        cap, scale = (float(said.pop(name, "0")) for name in ("soft_cap", "scale"))
     except ValueError:
         said["soft_cap"] = "no number"
     if said:
-        raise BadInput(f"claim {text!r}: {rule!r}; expected CACHE+soft_cap:NUMBER+weights:FORMAT")
-    return Attend(cache, cap, format_named(weights).name)
+        raise BadInput(f"claim {text!r}: {rule!r}; expected CACHE+soft_cap:NUMBER+scale:NUMBER+weights:FORMAT")
+    return Attend(cache, cap, scale, weights)

@@ -1,1 +1,1 @@
-"""What engines do around the numbers of a key-value cache: which scales they use, what a flag stores, what it costs."""
+"""Key-value caches: what is written and read, what attention over one may return, and what engines do around them."""

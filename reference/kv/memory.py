@@ -3,8 +3,8 @@
 A writer gets x and the other parts as [tokens, heads, columns of a head], ``slot_mapping`` int32 [tokens], the buffers
 of the cache, which it changes in place, and static scales float32 [1] or [heads] (``k_scale``). A reader gets the
 buffers, the first one as x, ``block_table`` int32 [sequences, pages], ``seq_lens`` int32 [sequences], static scales,
-and of attention ``query`` [sequences, query heads, columns of a head]. ``heads`` and ``block_size`` are whole numbers,
-for those who ask.
+and of attention ``query`` [sequences, query heads, columns of a head]. Numbers for those who ask:
+``heads``, ``block_size``, and of attention ``softmax_scale`` and ``soft_cap``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from narrowgauge.contracts.layout import InMemory
 from narrowgauge.contracts.operations import Attend, Claim, KvWrite
 from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.interval import Expected
+from narrowgauge.reference.kv.attended import softmax_scale
 from narrowgauge.reference.kv.call import HELD, heads_of, matrices_of, rows_of, sizes_of
 from narrowgauge.reference.kv.outputs import free_rows, paged_outputs, shared_slots, stored_rows
 from narrowgauge.reference.kv.paged import Paged
@@ -40,7 +41,7 @@ def to_memory(claim: Claim, x: Coded) -> Input:
     if isinstance(claim.contract, Attend):
         query = given["query"]
         width = sum(rows[n].shape[1] // heads_of(paged.cache.part(n), sizes) for n in rows if n != "v")
-        sent["query"] = Coded(query.format, query.data.reshape(query.shape[0], -1, width))
+        sent["query"] = Coded(query.format, query.data.reshape(query.shape[0], query.shape[1] // width, width))
     if writes:
         first, *others = [_by_heads(paged, name, value, sizes) for name, value in rows.items()]
         sent |= dict(zip(list(rows)[1:], others, strict=True))
@@ -76,12 +77,15 @@ def in_memory(claim: Claim, x: Coded) -> InMemory:
     """What a device must know of a call."""
     paged = paged_behaviour(claim)
     sizes, matrices = sizes_of(given_with(x)), _matrices(paged, x)
-    numbers = {"heads": sizes.heads, "block_size": sizes.block}
+    numbers: dict[str, float] = {"heads": sizes.heads, "block_size": sizes.block}
     buffers = {b.name: element_of(b, matrices) for b in paged.cache.buffers}
     if isinstance(claim.contract, KvWrite):
         others = tuple(name for name, _ in paged.parts)[1:]
         return InMemory(buffers, x.shape, (), tuple(buffers), numbers, ("x", *others), tuple(buffers))
     outputs = ["output"] if isinstance(claim.contract, Attend) else [name for name, _ in paged.parts]
+    if isinstance(claim.contract, Attend):
+        keys = sum(matrices[name].columns // matrices[name].heads for name, _ in paged.parts if name != "v")
+        numbers |= {"softmax_scale": softmax_scale(claim.contract, keys), "soft_cap": claim.contract.soft_cap}
     far = ("x", *list(buffers)[1:])
     return InMemory(dict.fromkeys(outputs, claim.format), x.shape, (), (), numbers, (), far)
 

@@ -9,7 +9,9 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Attend, KvWrite
+from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.interval import Expected, Interval, tensor_outputs
+from narrowgauge.reference.kv.attended import attended
 from narrowgauge.reference.kv.call import HELD, Numbers, part_input, places_of, rows_of, slots_of
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.slots import is_padding
@@ -25,7 +27,7 @@ def paged_outputs(paged: Paged, x: Coded | Interval) -> Expected:
     if isinstance(paged.contract, KvWrite):
         outputs = written(paged, taken)
     else:
-        outputs = attended(paged, taken) if isinstance(paged.contract, Attend) else read(paged, taken)
+        outputs = attended(paged, taken, gathered) if isinstance(paged.contract, Attend) else read(paged, taken)
     for finish in paged.after:
         outputs = finish(outputs)
     return outputs
@@ -61,29 +63,25 @@ def written(paged: Paged, x: Coded) -> Expected:
     return result
 
 
-def gathered(paged: Paged, x: Coded, places: Numbers) -> Expected:
-    """The values of the tokens in these slots, of each part."""
-    given, result = given_with(x), {}
+def gathered(paged: Paged, x: Coded, places: Numbers) -> dict[str, tuple[Behaviour, Input]]:
+    """What the reader of each part is given for the tokens in these slots."""
+    given = given_with(x)
+    found = {}
     for name, rows in rows_of(paged, x).items():
         there = {
             other: Coded(value.format, value.data[places])
             for other, value in given.items()
             if other.startswith(f"{name}_") and value.shape[0] == x.shape[0] and value.shape[0] > 1
         }
-        behaviour, of_part = part_input(paged, name, Coded(rows.format, rows.data[places]), {**given, **there})
-        result[name] = tensor_outputs(behaviour, of_part)["codes"]
-    return result
+        found[name] = part_input(paged, name, Coded(rows.format, rows.data[places]), {**given, **there})
+    return found
 
 
 def read(paged: Paged, x: Coded) -> Expected:
     """The values of all sequences, one after the other."""
     places = places_of(x)
-    return gathered(paged, x, np.concatenate(places) if places else np.zeros(0, np.int32))
-
-
-def attended(paged: Paged, x: Coded) -> Expected:
-    """What each sequence's query makes of its tokens."""
-    raise BadInput("not derived yet")
+    parts = gathered(paged, x, np.concatenate(places) if places else np.zeros(0, np.int32))
+    return {name: tensor_outputs(behaviour, of_part)["codes"] for name, (behaviour, of_part) in parts.items()}
 
 
 def free_rows(paged: Paged, x: Coded, count: int) -> Numbers:

@@ -1,0 +1,65 @@
+"""Scores q · k of one sequence, and by how much a float32 kernel may miss each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from narrowgauge.reference.kv.arithmetic import F64, SUMS, TANH, TANH_ABSOLUTE, TINY, Mask, U, grid, power_of_two
+
+#: roundings of a score other than those of its dot product: softmax scale times a query's, times a key's, times
+#: log2 e, log2 e itself, and the product with what is summed. Before the sum or after it.
+_SCALINGS = 5 * U
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores [kv heads, queries per kv head, keys], and the largest absolute error of each.
+
+    ``level``: whether all keys of a head have the same dot product, and no order can give another (an elementwise
+    function gives equal results for equal operands).
+    """
+
+    value: F64
+    error: F64
+    level: Mask  #: [kv heads, queries per kv head]
+
+
+def scores_of(query: F64, keys: F64, scale: F64, soft_cap: float, sums: str, tanh: str) -> Scores:
+    """From q [kv heads, queries, d], k [kv heads, keys, d], scale [kv heads, 1, keys]; all finite.
+
+    The error of a dot product of d terms in any order is at most (d + 2) · add for the sum (``Sums``) and u for each
+    product, of A = Σ |q_i k_i|. All products are multiples of grid(q) · grid(k); where A is at most 2^bits of it, no
+    partial sum is rounded, nor a product: then what remains is the scaling, relative to the score itself. A scale
+    that is no power of two may be multiplied into q or k before the sum, and spoils that.
+    A product that underflows loses TINY.
+    """
+    turned = keys.swapaxes(-1, -2)
+    dot, size = query @ turned, np.abs(query) @ np.abs(turned)
+    unit = grid(query)[..., None] * grid(keys)[..., None, :]
+    with np.errstate(invalid="ignore"):
+        exact = power_of_two(scale) & (size <= 2.0 ** SUMS[sums].bits * unit) & (unit >= TINY)
+    summed = np.expm1(_SCALINGS + U + (query.shape[-1] + 2) * SUMS[sums].add)
+    value = dot * scale
+    reach = np.where(exact, np.abs(dot) * np.expm1(_SCALINGS), size * summed) * np.abs(scale)
+    reach += np.where(size > 0, TINY * ((query.shape[-1] + 1) * np.abs(scale) + 1), 0.0)
+    level = (exact & (value == value[..., :1])).all(axis=-1)
+    reach = np.where(level[..., None], 0.0, reach)
+    if soft_cap:
+        value, reach = _capped(value, reach, soft_cap, TANH[tanh])
+        reach = np.where(level[..., None], 0.0, reach)
+    return Scores(value, reach, level)
+
+
+def _capped(value: F64, reach: F64, cap: float, relative: float) -> tuple[F64, F64]:
+    """cap · tanh(score / cap).
+
+    The slope 1 / cosh² is largest at the end of the interval that is nearest to 0, so an error shrinks by that. tanh
+    adds its own: absolute where it is a difference (``TANH_ABSOLUTE``, with the division), else relative; the
+    product with cap, and with log2 e, adds 3 u.
+    """
+    nearest = np.maximum(np.abs(value) - reach, 0.0) / cap
+    slope = 1 / np.cosh(np.minimum(nearest, 300.0)) ** 2
+    capped = np.tanh(value / cap)
+    return cap * capped, reach * slope + cap * (TANH_ABSOLUTE + (relative + 3 * U) * np.abs(capped))
