@@ -70,7 +70,7 @@ def attended(
         changed = _with_nan(paged, held, used)
     if kind == "dominant":
         q = _many_times_a_key(q, held, names[0], used, lengths, heads)
-    flat = np.ascontiguousarray(q.reshape(rows, -1))
+    flat = np.ascontiguousarray(q.reshape(rows, heads * query_heads * width))
     return {**changed, "query": Coded(claim.format, nearest(flat, format_named(claim.format)))}
 
 
