@@ -18,10 +18,11 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Attend, Claim, KvWrite, OfCache
 from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.kv import contents, queries
-from narrowgauge.reference.kv.call import HELD, heads_of, matrices_of, sized
+from narrowgauge.reference.kv.before import before_named
+from narrowgauge.reference.kv.call import HELD, heads_of, is_undone, matrices_of, sized
 from narrowgauge.reference.kv.contents import Codes, Fill
 from narrowgauge.reference.kv.paged import Paged
-from narrowgauge.reference.kv.pages import Matrix, Sizes, shape_of
+from narrowgauge.reference.kv.pages import Matrix, Sizes, shape_of, storable
 from narrowgauge.reference.kv.slots import is_padding
 from narrowgauge.reference.noise import scrambled
 
@@ -106,7 +107,7 @@ def _static(paged: Paged, columns: dict[str, int], sizes: Sizes, turn: int) -> d
     for name, behaviour in paged.parts:
         part = paged.cache.part(name)
         recipe = sized(behaviour, part, columns[name] // heads_of(part, sizes)).recipe
-        if recipe is None or not recipe.inputs:
+        if recipe is None or not recipe.inputs or part.scale_of:
             continue
         _, across = recipe.blocks.grid(1, columns[name])
         numbers = SCALES[name]
@@ -135,12 +136,28 @@ def _write(claim: Claim, shape: Shape) -> Coded:
     kept = ~is_padding(paged.slots, slots)
     parts = {name: _tokens(paged, name, kept, columns[name], static, sizes) for name, _ in paged.parts}
     held = {
-        HELD + name: contents.filled(m, shape.fill, place)
+        HELD + name: storable(paged.cache, name, contents.filled(m, shape.fill, place))
         for place, (name, m) in enumerate(matrices_of(paged, columns, count, sizes).items())
     }
     x = parts.pop(paged.parts[0][0])
+    if "k" in columns:
+        static |= _rotation(paged, x.format, columns["k"] // sizes.heads, shape)
     given = {**parts, **static, "slots": _int32(slots), **held, "sizes": _int32([sizes.heads, sizes.block])}
     return Input(x.format, x.data, given)
+
+
+def _rotation(paged: Paged, format_name: str, width: int, shape: Shape) -> dict[str, Coded]:
+    """Positions in no order, and the cosines and sines of all; every other case rotates half of a head alone."""
+    if "cos_sin" not in {n for part in paged.cache.parts if part.first for n in before_named(part.first).given}:
+        return {}
+    rotated = width // (1 + shape.turn % 2)
+    angles = np.arange(64)[:, None] * 10000.0 ** (-np.arange(0, rotated, 2) / rotated)
+    table = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+    positions = scrambled(shape.tokens, 13) % np.uint64(64)
+    return {
+        "cos_sin": Coded(format_name, contents.nearest(table, format_named(format_name))),
+        "positions": _int32(positions),
+    }
 
 
 def _tokens(
@@ -153,11 +170,14 @@ def _tokens(
     source, rows = format_named(behaviour.source), int(kept.sum())
     if behaviour.recipe is None:
         real = contents.copied_rows(behaviour, rows, columns, seed)
-    elif f"{name}_scale" in static:
-        scale = floats(static[f"{name}_scale"])
+    elif f"{part.scaled_by}_scale" in static:
+        scale = floats(static[f"{part.scaled_by}_scale"])
         real = contents.given_scale_rows(behaviour, scale, rows, heads, columns // heads, seed)
     else:
-        real = contents.graded_rows(behaviour, rows, columns, behaviour.recipe.blocks.columns or columns, seed)
+        block = behaviour.recipe.blocks.columns or columns
+        real = contents.graded_rows(behaviour, rows, columns, block, seed, few_bits=is_undone(part))
+    if part.first and not is_undone(part):
+        real = contents.without_extremes(real, source)
     x = contents.poison(source, kept.size, columns)
     x[kept] = real
     return Coded(source.name, x)
@@ -203,6 +223,7 @@ def _read(claim: Claim, shape: Shape) -> Coded:
     for place, (name, matrix) in enumerate(matrices.items()):
         held[name] = contents.filled(matrix, shape.fill, place)
         held[name].data[used] = _codes(claim, name, matrix, used.size)
+        held[name] = storable(paged.cache, name, held[name])
     given = {**held, **static, "table": _int32(table), "lengths": _int32(list(shape.lengths))}
     if isinstance(claim.contract, Attend):
         given |= queries.attended(claim, paged, given, shape.query, shape.query_heads, sizes, used)

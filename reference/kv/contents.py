@@ -107,8 +107,11 @@ BLOCKS: tuple[Block, ...] = (
 )
 
 
-def graded_rows(behaviour: Behaviour, rows: int, columns: int, block: int, seed: int) -> Codes:
-    """Rows of blocks, each of another kind than its neighbours; every place of a row has every kind in 16 rows."""
+def graded_rows(behaviour: Behaviour, rows: int, columns: int, block: int, seed: int, few_bits: bool = False) -> Codes:
+    """Rows of blocks, each of another kind than its neighbours; every place of a row has every kind in 16 rows.
+
+    ``few_bits``: numbers of a block are so short that their sums are exact in any order, and none is NaN or infinite.
+    """
     fmt, source = format_named(behaviour.format), format_named(behaviour.source)
     grid = boundaries(fmt)
     # The largest comes first, so that it is amax; then each one below it, and its mirror.
@@ -120,8 +123,24 @@ def graded_rows(behaviour: Behaviour, rows: int, columns: int, block: int, seed:
         for place, start in enumerate(range(0, columns, block)):
             kind = BLOCKS[(row + 5 * place + seed) % len(BLOCKS)]
             turned = np.concatenate([each[:1], np.roll(each[1:], -(row + place) * 37)])
-            x[row, start : start + block] = kind(x[row, start : start + block], turned)
+            made = kind(x[row, start : start + block], turned)
+            x[row, start : start + block] = _shortened(made) if few_bits else made
     return nearest(x, source)
+
+
+def _shortened(x: F64) -> F64:
+    """To 2^-9 of the largest; what is no number becomes one."""
+    x = np.nan_to_num(x, nan=1.5, posinf=7.0, neginf=-7.0)
+    unit = np.ldexp(1.0, int(np.frexp(np.abs(x).max(initial=0))[1]) - 9)
+    return np.asarray(np.rint(x / unit) * unit)
+
+
+def without_extremes(codes: Codes, source: Format) -> Codes:
+    """Numbers too large or too small for products in float32 become others; NaN and infinities stay."""
+    field = (codes >> source.mantissa) & ((1 << source.exponent) - 1)
+    far = (np.abs(field.astype(np.int64) - source.bias) > 40) & (field != (1 << source.exponent) - 1)
+    other = (codes & (source.sign_bit | (1 << source.mantissa) - 1)) | (source.bias << source.mantissa)
+    return np.where(far, other, codes).astype(source.storage)
 
 
 def copied_rows(behaviour: Behaviour, rows: int, columns: int, seed: int) -> Codes:

@@ -12,8 +12,19 @@ from narrowgauge.contracts.operations import Attend, KvWrite
 from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.interval import Expected, Interval, tensor_outputs
 from narrowgauge.reference.kv.attended import attended
-from narrowgauge.reference.kv.call import HELD, Numbers, part_input, places_of, rows_of, slots_of
+from narrowgauge.reference.kv.call import (
+    HELD,
+    Numbers,
+    is_undone,
+    part_input,
+    places_of,
+    rows_of,
+    sizes_of,
+    slots_of,
+    turned_back,
+)
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.kv.pages import Sizes, storable
 from narrowgauge.reference.kv.slots import is_padding
 
 
@@ -39,8 +50,14 @@ def stored_rows(paged: Paged, x: Coded) -> Expected:
     for name, rows in rows_of(paged, x).items():
         behaviour, of_part = part_input(paged, name, rows, given_with(x))
         for other, value in tensor_outputs(behaviour, of_part).items():
-            found[name if other == "codes" else f"{name}_{other}"] = value
+            named = name if other == "codes" else f"{name}_{other}"
+            found[named] = _kept(paged, named, value)
     return found
+
+
+def _kept(paged: Paged, name: str, value: Interval) -> Interval:
+    low = storable(paged.cache, name, value.low)
+    return Interval(low, low if value.low is value.high else storable(paged.cache, name, value.high))
 
 
 def written(paged: Paged, x: Coded) -> Expected:
@@ -81,7 +98,16 @@ def read(paged: Paged, x: Coded) -> Expected:
     """The values of all sequences, one after the other."""
     places = places_of(x)
     parts = gathered(paged, x, np.concatenate(places) if places else np.zeros(0, np.int32))
-    return {name: tensor_outputs(behaviour, of_part)["codes"] for name, (behaviour, of_part) in parts.items()}
+    return {name: _values(paged, name, *each, sizes_of(given_with(x))) for name, each in parts.items()}
+
+
+def _values(paged: Paged, name: str, behaviour: Behaviour, of_part: Input, sizes: Sizes) -> Interval:
+    """A part's values; what a writer did first is turned back in float32, where readers do that."""
+    part = paged.cache.part(name)
+    if not is_undone(part):
+        return tensor_outputs(behaviour, of_part)["codes"]
+    back = turned_back(part, behaviour, of_part, sizes)
+    return Interval.exactly(behaviour.finished({"codes": behaviour.last_cast(back)})["codes"])
 
 
 def free_rows(paged: Paged, x: Coded, count: int) -> Numbers:
