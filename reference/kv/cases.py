@@ -25,6 +25,7 @@ from narrowgauge.reference.kv.contents import Codes, Fill
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.pages import Matrix, Sizes, layout_of, storable
 from narrowgauge.reference.kv.slots import is_padding
+from narrowgauge.reference.layouts import storage_shape
 from narrowgauge.reference.noise import scrambled
 
 Numbers = npt.NDArray[np.int32]
@@ -84,7 +85,8 @@ def _suits(shape: Shape, claim: Claim) -> bool:
     try:  # blocks or digits that do not divide the head, a rotation that nobody has recorded for it
         matrices = matrices_of(paged, columns, sizes.block * 4, sizes)
         for field in (field for buffer in cache.buffers for field in buffer.fields):
-            layout_of(field, matrices[field.of], sizes.block)
+            matrix = matrices[field.of]
+            storage_shape(layout_of(field, matrix, sizes.block), matrix.rows, matrix.columns)
         for part in cache.parts:
             if is_undone(part):
                 vllm_signs(columns[part.name] // heads_of(part, sizes))
