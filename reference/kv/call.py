@@ -62,6 +62,15 @@ def sized(behaviour: Behaviour, part: Part, width: int) -> Behaviour:
     return replace(behaviour, recipe=replace(recipe, blocks=Blocks(recipe.blocks.rows, width, recipe.blocks.ragged)))
 
 
+def sized_to(paged: Paged, x: Coded) -> Paged:
+    """The same with the blocks of this call: what is edited then stays as it is. Raises ``BadInput`` as ``rows_of``."""
+    found, sizes = [], sizes_of(given_with(x))
+    for name, rows in rows_of(paged, x).items():
+        part = paged.cache.part(name)
+        found.append((name, sized(paged.part(name), part, rows.shape[1] // heads_of(part, sizes))))
+    return replace(paged, parts=tuple(found), sized=True)
+
+
 #: the columns that stand for a head in the catalogue of recipes
 _HEAD = 128
 
@@ -109,7 +118,8 @@ def rows_of(paged: Paged, x: Coded) -> dict[str, Coded]:
 def part_input(paged: Paged, name: str, rows: Coded, given: Mapping[str, Coded]) -> tuple[Behaviour, Input]:
     """A part's behaviour for this call, and its input: rows, with what its recipe takes beside them."""
     part, sizes = paged.cache.part(name), sizes_of(given)
-    behaviour = sized(paged.part(name), part, rows.shape[1] // heads_of(part, sizes))
+    width = rows.shape[1] // heads_of(part, sizes)
+    behaviour = paged.part(name) if paged.sized else sized(paged.part(name), part, width)
     recipe = behaviour.recipe
     if recipe is None:
         return behaviour, Input(rows.format, rows.data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,16 +22,22 @@ def paged_outputs(paged: Paged, x: Coded | Interval) -> Expected:
     """The outputs that a behaviour may give, right or wrong. Raises ``BadInput`` for a call that is none."""
     if not isinstance(x, Coded):
         raise BadInput("a call on a cache is known exactly; an interval of inputs came")
-    taken = Input(x.format, x.data, given_with(x))
-    for change in paged.received:
-        taken = change(taken)
+    taken = received(paged, x)
     if isinstance(paged.contract, KvWrite):
         outputs = written(paged, taken)
     else:
         outputs = attended(paged, taken) if isinstance(paged.contract, Attend) else read(paged, taken)
     for finish in paged.after:
-        outputs = finish(outputs)
+        outputs = finish(outputs, x)
     return outputs
+
+
+def received(paged: Paged, x: Coded) -> Input:
+    """The call as a behaviour takes it."""
+    taken = Input(x.format, x.data, given_with(x))
+    for change in paged.received:
+        taken = change(taken)
+    return taken
 
 
 def stored_rows(paged: Paged, x: Coded) -> Expected:
@@ -91,10 +97,12 @@ def attended(paged: Paged, x: Coded) -> Expected:
     found = []
     for sequence, places in enumerate(places_of(x)):
         keys, values = _keys_and_values(gathered(paged, x, places), heads)
+        if paged.values_by:
+            _, values = _keys_and_values(gathered(replace(paged, parts=paged.values_by), x, places), heads)
         q = decode_values(Coded(query.format, query.data[sequence])).reshape(-1, keys.shape[2])
         rule = Attention(softmax_scale(paged.contract, keys.shape[2]), paged.contract.soft_cap, paged.contract.weights)
         for change in paged.attention:
-            rule = change(rule)
+            rule = change(rule, x)
         found.append([end.reshape(-1) for end in attend(q, keys, values, rule)])
     columns = found[0][0].size if found else query.shape[1]
     low, high = (np.array([pair[end] for pair in found]).reshape(len(found), columns) for end in (0, 1))
@@ -119,17 +127,3 @@ def _by_heads(value: Interval, heads: int) -> F64:
         raise BadInput("attention: what a reader leaves open is not derived")
     count, columns = value.low.shape
     return decode_values(value.low).reshape(count, heads, columns // heads)
-
-
-def free_rows(paged: Paged, x: Coded, count: int) -> Numbers:
-    """Slots of which nobody may ask what stands there after a write: where padding is written."""
-    padding = is_padding(paged.slots, slots_of(paged, x, count))
-    return np.zeros(1, np.int32) if paged.slots.written and padding.any() else np.zeros(0, np.int32)
-
-
-def shared_slots(paged: Paged, x: Coded, count: int) -> Mapping[int, Numbers]:
-    """Slots that several tokens are written to, and those tokens in their order."""
-    slots = slots_of(paged, x, count)
-    real = np.flatnonzero(~is_padding(paged.slots, slots))
-    numbers, counts = np.unique(slots[real], return_counts=True)
-    return {int(n): real[slots[real] == n].astype(np.int32) for n in numbers[counts > 1]}
