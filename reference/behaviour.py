@@ -104,7 +104,8 @@ def paged_behaviour(claim: Claim) -> Paged:
             parts.append((part.name, behaviour_of(Claim(of, source, held if writes else values))))
         else:  # kept bit for bit in a format of its own
             kept = part.keeps or held
-            of_cast = Claim(Cast("ieee"), claim.source if writes else kept, kept if writes else values)
+            policy, ends = (part.cast, (claim.source, kept)) if writes else ("ieee", (kept, values))
+            of_cast = Claim(Cast(policy), *ends)
             parts.append((part.name, behaviour_of(of_cast)))
     return Paged(cache, contract, claim.source, claim.format, tuple(parts), slots_named(cache.slots))
 

@@ -27,6 +27,13 @@ class Part:
     columns: int = 0  #: of a token, where it has no heads; 0 for heads × head size
     first: str = ""  #: what is done to it before: a name of reference/kv/before.py
     heads: int = 0  #: 1 where all columns are one head; 0 for the number that the call has
+    cast: str = "ieee"  #: without a recipe: the policy by which it gets its format
+    scale_of: str = ""  #: the part whose given scale is this one's too; "" for its own
+
+    @property
+    def scaled_by(self) -> str:
+        """The part after which its given scale is named: ``latent_scale``."""
+        return self.scale_of or self.name
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,8 @@ class Field:
     rows: str = "b o:block"
     columns: str = "h c:width"
     slots: str = ""  #: digits inside one byte, the first code lowest
-    encode: str = ""  #: how the numbers of two matrices share one: a name of reference/kv/pages.py
+    shares: str = ""  #: another matrix that stands in the same numbers: "k_zero_point"
+    encode: str = ""  #: how the numbers of the two share one: a name of reference/kv/pages.py
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,7 @@ class Buffer:
     name: str  #: "k_cache", "kv_cache", "k_scale_cache"
     fields: tuple[Field, ...]
     per: Literal["token", "page"] = "page"  #: with several fields: what their bytes are gathered for
+    element: str = ""  #: the format of an element, where it is not that of the codes
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,8 @@ class Cache:
     def __post_init__(self) -> None:
         if not self.parts or len({p.name for p in self.parts}) != len(self.parts):
             raise BadInput(f"cache {self.name!r}: its parts {[p.name for p in self.parts]} must be some, and differ")
-        names = [field.of for buffer in self.buffers for field in buffer.fields]
+        fields = [field for buffer in self.buffers for field in buffer.fields]
+        names = [name for field in fields for name in (field.of, field.shares) if name]
         if len(set(names)) != len(names):
             raise BadInput(f"cache {self.name!r}: {names} stand in its buffers; each must stand in one place")
 

@@ -63,7 +63,7 @@ def contract_from_json(data: Json) -> Contract:
 
 def _cache_from_json(data: Json) -> Cache:
     buffers = tuple(
-        Buffer(b["name"], tuple(Field(**f | {"storage": tuple(f["storage"])}) for f in b["fields"]), b["per"])
+        Buffer(**b | {"fields": tuple(Field(**f | {"storage": tuple(f["storage"])}) for f in b["fields"])})
         for b in data["buffers"]
     )
     parts = tuple(Part(**part) for part in data["parts"])

@@ -14,7 +14,7 @@ from narrowgauge.reference.faults import kv_edits as kv
 from narrowgauge.reference.faults import reading
 from narrowgauge.reference.faults.fault import PagedFault
 from narrowgauge.reference.faults.kv_edits import PagedEdit, Paging, gathering, paging
-from narrowgauge.reference.interval import Expected, Interval
+from narrowgauge.reference.interval import Expected, Interval, tensor_outputs
 from narrowgauge.reference.kv.attention import Attention
 from narrowgauge.reference.kv.call import Numbers, rows_of, sizes_of
 from narrowgauge.reference.kv.outputs import gathered
@@ -112,7 +112,7 @@ _NAN = {"float32": 0x7FC00000, "bfloat16": 0x7FC0, "float16": 0x7E00}
 def _not_finite(paged: Paged, x: Input, slots: Numbers) -> npt.NDArray[np.bool_]:
     """Of each column of values: whether one in these slots is not finite."""
     parts = gathered(paged, x, slots)
-    values = decode_values(parts["latent" if "latent" in parts else "v"].low)
+    values = decode_values(tensor_outputs(*parts["latent" if "latent" in parts else "v"])["codes"].low)
     return np.asarray((~np.isfinite(values)).any(axis=0))
 
 

@@ -102,11 +102,13 @@ def of_outputs(edit: PagedEdit, chosen: Callable[[str], bool]) -> PagedEdit:
 
 def kept(paged: Paged) -> tuple[str, ...]:
     """The names of all matrices of a cache."""
-    return tuple(field.of for buffer in paged.cache.buffers for field in buffer.fields)
+    fields = (field for buffer in paged.cache.buffers for field in buffer.fields)
+    return tuple(name for field in fields for name in (field.of, field.shares) if name)
 
 
 def is_scale(name: str) -> bool:
-    return name.endswith("_scale")
+    """Whether a matrix holds what belongs to blocks of codes: their scale, or zero point."""
+    return name.endswith(("_scale", "_zero_point"))
 
 
 def has_stored_scales(paged: Paged) -> bool:
@@ -114,8 +116,15 @@ def has_stored_scales(paged: Paged) -> bool:
 
 
 def scaled_parts(paged: Paged) -> tuple[str, ...]:
-    """The parts that have a scale."""
-    return tuple(name for name, behaviour in paged.parts if behaviour.recipe is not None)
+    """The parts that have a scale of their own."""
+    recipes = ((name, b.recipe) for name, b in paged.parts)
+    return tuple(name for name, recipe in recipes if recipe is not None and not paged.cache.part(name).scale_of)
+
+
+def given_scales(paged: Paged, x: Coded) -> tuple[str, ...]:
+    """The names of the scales that the caller gives."""
+    of = tuple(f"{name}_" for name, _ in paged.parts)
+    return tuple(n for n in given_with(x) if n.startswith(of) and is_scale(n) and n not in kept(paged))
 
 
 # --- where a token is written ----------------------------------------------------------------------------------------

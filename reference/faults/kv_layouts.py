@@ -37,11 +37,12 @@ def _buffers(change: Callable[[Buffer], Buffer]) -> Callable[[Cache], Cache]:
 
 def _heads_and_places(scales: bool) -> Callable[[Cache, Field], Field]:
     """Heads inside places, or places inside heads, of codes or of scales."""
-    other = {"o": "h", "h": "o"}
 
     def change(cache: Cache, field: Field) -> Field:
-        if kv.is_scale(field.of) != scales or not {"o", "h"} <= set(field.storage):
+        place = "s" if "s" in field.storage else "o"
+        if kv.is_scale(field.of) != scales or not {place, "h"} <= set(field.storage):
             return field
+        other = {place: "h", "h": place}
         return replace(field, storage=tuple(other.get(axis, axis) for axis in field.storage))
 
     return change
@@ -53,7 +54,7 @@ def _as(names: dict[str, str]) -> Callable[[Cache, Field], Field]:
     def change(cache: Cache, field: Field) -> Field:
         fields = {f.of: f for b in cache.buffers for f in b.fields}
         other = fields.get(names.get(field.of, ""))
-        return field if other is None else replace(other, of=field.of)
+        return field if other is None else replace(other, of=field.of, shares=field.shares, encode=field.encode)
 
     return change
 
@@ -62,22 +63,24 @@ def _plainly(chosen: Callable[[str], bool]) -> Callable[[Cache, Field], Field]:
     """Row by row, as though nothing were packed or swizzled."""
 
     def change(cache: Cache, field: Field) -> Field:
-        if not chosen(field.of) or set(field.storage) == set(_PLAIN.storage):
+        if not chosen(field.of) or field.slots or _is_plain(field):
             return field
-        return replace(_PLAIN, of=field.of, slots=field.slots, encode=field.encode)
+        return replace(_PLAIN, of=field.of)
 
     return change
 
 
-def _moved_back(last: str) -> Callable[[Buffer], Buffer]:
-    """The fields whose name ends so stand behind all others."""
+def _is_plain(field: Field) -> bool:
+    """Whether rows stand one after the other, of a token or of a head."""
+    return set(field.storage) <= set("bsohc") and ("c" not in field.storage or field.storage[-1] == "c")
 
-    def change(buffer: Buffer) -> Buffer:
-        ends = [f for f in buffer.fields if f.of.endswith(last)]
-        others = tuple(f for f in buffer.fields if f not in ends)
-        return replace(buffer, fields=(*others, *ends))
 
-    return change
+def _scale_moved(buffer: Buffer) -> Buffer:
+    """Scales stand behind all else; where they do, behind the codes of their part."""
+    scales = tuple(f for f in buffer.fields if kv.is_scale(f.of))
+    others = tuple(f for f in buffer.fields if f not in scales)
+    fields = (*others, *scales)
+    return replace(buffer, fields=(*others[:1], *scales, *others[1:]) if fields == buffer.fields else fields)
 
 
 def _gathered_otherwise(buffer: Buffer) -> Buffer:
@@ -179,7 +182,7 @@ FAULTS = (
     PagedFault(
         "kv_layout.scale_at_another_offset",
         "LAYOUT",
-        kv.laid(_buffers(_moved_back("_scale"))),
+        kv.laid(_buffers(_scale_moved)),
         "scales are bytes of other things: noise, infinities, NaN",
         "scales stand behind the codes of their part, and are looked for at the end of the row",
         (),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.behaviour import Behaviour
-from narrowgauge.reference.faults import elements, reading
+from narrowgauge.reference.faults import elements, levels, reading
 from narrowgauge.reference.faults import kv_edits as kv
 from narrowgauge.reference.faults.fault import PagedFault
 from narrowgauge.reference.faults.kv_edits import PagedEdit
@@ -18,7 +18,7 @@ from narrowgauge.reference.kv.call import sizes_of
 from narrowgauge.reference.kv.cases import SCALES
 from narrowgauge.reference.kv.paged import Paged
 
-_EDITS = {fault.name: fault.edit for family in (elements, reading) for fault in family.FAULTS}
+_EDITS = {fault.name: fault.edit for family in (elements, levels, reading) for fault in family.FAULTS}
 K, V = 0, 1
 
 
@@ -27,39 +27,54 @@ def _scaled_alike(paged: Paged) -> bool:
     return len(kv.scaled_parts(paged)) == 2
 
 
-def _static(paged: Paged) -> bool:
-    return any(b.recipe is not None and b.recipe.static for _, b in paged.parts)
+def _given(paged: Paged) -> bool:
+    """Whether the caller gives scales."""
+    return any(b.recipe is not None and {"scale", "global_scale"} & set(b.recipe.inputs) for _, b in paged.parts)
 
 
-def _in_one(writer: str, reader: str, part: int) -> PagedEdit:
-    """A fault of quantizers, or of readers, in one part of two."""
+def _in_one(writer: str, reader: str, of_all: str, part: int) -> PagedEdit:
+    """A fault of quantizers, or of readers, in one part of two: in the scale that is given, if it is that of all."""
 
     def edit(behaviour: Behaviour) -> Behaviour | None:
-        return _EDITS[reader if behaviour.reads else writer](behaviour)
+        two_levels = behaviour.recipe is not None and "global_scale" in behaviour.recipe.inputs
+        names = _OF_ALL[of_all] if two_levels else (writer, reader)
+        return _EDITS[names[behaviour.reads]](behaviour)
 
     return kv.where(_scaled_alike, kv.parts(edit, part))
 
 
+#: the same mistakes with the scale of a whole tensor: of a quantizer, of a reader
+_OF_ALL = {
+    "ignored": ("global.left_out", "read.global_ignored"),
+    "twice": ("global.applied_twice", "read.global_twice"),
+    "inverted": ("global.inverted", "read.global_inverted"),
+}
+
+
 def _exchanged(new: Callable[[Coded, Coded], tuple[Coded, Coded]]) -> PagedEdit:
-    """Other scales for keys and values, of those that are given or were stored."""
+    """Other scales for keys and values, of those that are given, or else of those that are stored."""
 
-    def names(paged: Paged) -> tuple[str, str]:
-        one, other = kv.scaled_parts(paged)
-        return f"{one}_scale", f"{other}_scale"
+    def pairs(paged: Paged, names: Iterable[str]) -> list[tuple[str, str]]:
+        one, other = (f"{name}_" for name in kv.scaled_parts(paged))
+        return [(n, other + n.removeprefix(one)) for n in names if n.startswith(one)]
 
-    def given(paged: Paged, x: Input) -> Coded:
-        of = names(paged)
-        return kv.with_given(x, dict(zip(of, new(*(x.given[n] for n in of)), strict=True)))
+    def taken(paged: Paged, x: Input) -> Coded:
+        changed = {}
+        for pair in pairs(paged, kv.given_scales(paged, x) or filter(kv.is_scale, kv.kept(paged))):
+            changed.update(zip(pair, new(*(x.given[n] for n in pair)), strict=True))
+        return kv.with_given(x, changed)
 
     def stored(paged: Paged, outputs: Expected, x: Input) -> Expected:
-        of = names(paged)
-        low, high = (new(*(getattr(outputs[n], end) for n in of)) for end in ("low", "high"))
-        return {n: Interval(*ends) for n, *ends in zip(of, low, high, strict=True)}
+        changed = {}
+        for pair in pairs(paged, filter(kv.is_scale, kv.kept(paged))):
+            low, high = (new(*(getattr(outputs[n], end) for n in pair)) for end in ("low", "high"))
+            changed.update({n: Interval(*ends) for n, *ends in zip(pair, low, high, strict=True)})
+        return changed
 
     return kv.where(
         _scaled_alike,
         kv.either(
-            kv.where(lambda p: kv.reads(p) or _static(p), kv.taking(given)),
+            kv.where(lambda p: kv.reads(p) or _given(p), kv.taking(taken)),
             kv.where(kv.has_stored_scales, kv.leaving(stored)),
         ),
     )
@@ -69,7 +84,7 @@ def _given_scales(change: Callable[[str, Coded, Input], Coded], fits: kv.Fits) -
     """Other numbers for the scales that come with a call."""
 
     def taken(paged: Paged, x: Input) -> Coded:
-        names = [n for n in x.given if kv.is_scale(n) and n.split("_")[0] in kv.scaled_parts(paged)]
+        names = kv.given_scales(paged, x) or tuple(filter(kv.is_scale, kv.kept(paged)))
         return kv.with_given(x, {n: change(n, x.given[n], x) for n in names})
 
     return kv.where(fits, kv.taking(taken))
@@ -96,7 +111,7 @@ def _times(factor: float) -> Callable[[str, Coded, Input], Coded]:
 
 def _fnuz(paged: Paged) -> bool:
     formats = (b.source if b.reads else b.format for _, b in paged.parts if b.recipe is not None)
-    return _static(paged) and any(format_named(name).family == "fnuz" for name in formats)
+    return _given(paged) and any(format_named(name).family == "fnuz" for name in formats)
 
 
 def _of_the_slot(step: int) -> PagedEdit:
@@ -121,7 +136,7 @@ FAULTS = (
         PagedFault(
             f"kv_scale.{letter}_{what}",
             "SCALE",
-            _in_one(writer, reader, part),
+            _in_one(writer, reader, what, part),
             f"{noun} are off by {how}, the others right; nothing to see where the scale is 1",
             cause.format(noun=noun, letter=letter),
             reports if letter == "k" else (),
@@ -181,7 +196,7 @@ FAULTS = (
     PagedFault(
         "kv_scale.last_head_for_all",
         "GRANULARITY",
-        _given_scales(_last_head, lambda p: any(part.per_head for part in p.cache.parts) and (kv.reads(p) or _static(p))),
+        _given_scales(_last_head, lambda p: any(part.per_head for part in p.cache.parts) and (kv.reads(p) or _given(p))),
         "right in the last head alone",
         "the scales of heads are written to one place, and the last one stays",
         (),
@@ -189,7 +204,7 @@ FAULTS = (
     PagedFault(
         "kv_scale.of_the_first_call",
         "STATE",
-        _given_scales(_of_the_first_call, _static),
+        _given_scales(_of_the_first_call, _given),
         "right until scales change: after new weights, calibration, or in the next layer, all is off by a ratio",
         "the scale is frozen into a captured graph or a compiled kernel, or is the one from before a reload",
         (),

@@ -2,7 +2,8 @@
 
 A writer: x [tokens, columns] the first part, the others beside it by name ("v"); ``slots`` int32 [1, tokens];
 what the cache held, ``held.k`` [slots, columns], ``held.k_scale`` …; static scales, ``k_scale`` float32 [1, 1] or
-[1, heads]; ``sizes`` int32 [1, 2]: heads, and slots of a page.
+[1, heads]; ``sizes`` int32 [1, 2]: heads, and slots of a page; what a part needs before it is quantized, as
+reference/kv/before.py has it.
 A reader: x [slots, columns] the codes of the first part, the other matrices of the cache by name; ``table`` int32
 [sequences, pages of the longest]; ``lengths`` int32 [1, sequences]; static scales and sizes as above; of attention
 ``query`` [sequences, query heads × head size] too.
@@ -21,7 +22,9 @@ from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Attend, KvWrite
 from narrowgauge.contracts.recipe import Blocks, Recipe
+from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.behaviour import Behaviour
+from narrowgauge.reference.kv.before import before_named
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.pages import Matrix, Sizes
 from narrowgauge.reference.kv.slots import check_slots
@@ -57,7 +60,7 @@ def heads_of(part: Part, sizes: Sizes) -> int:
 def sized(behaviour: Behaviour, part: Part, width: int) -> Behaviour:
     """A part's behaviour for heads of that many columns. Blocks that a fault has changed stay as they are."""
     recipe = behaviour.recipe
-    if recipe is None or not part.per_head or recipe.blocks.columns != _HEAD:
+    if recipe is None or not part.per_head or recipe.blocks != recipes.resolve(part.recipe).blocks:
         return behaviour
     return replace(behaviour, recipe=replace(recipe, blocks=Blocks(recipe.blocks.rows, width, recipe.blocks.ragged)))
 
@@ -69,10 +72,6 @@ def sized_to(paged: Paged, x: Coded) -> Paged:
         part = paged.cache.part(name)
         found.append((name, sized(paged.part(name), part, rows.shape[1] // heads_of(part, sizes))))
     return replace(paged, parts=tuple(found), sized=True)
-
-
-#: the columns that stand for a head in the catalogue of recipes
-_HEAD = 128
 
 
 def beside(recipe: Recipe | None, format_name: str) -> dict[str, str]:
@@ -88,7 +87,7 @@ def matrices_of(paged: Paged, columns: Mapping[str, int], rows: int, sizes: Size
         heads, count = heads_of(part, sizes), columns[name]
         held = behaviour.format if isinstance(paged.contract, KvWrite) else behaviour.source
         found[name] = Matrix(held, rows, count, heads)
-        recipe = sized(behaviour, part, count // heads).recipe
+        recipe = (behaviour if paged.sized else sized(behaviour, part, count // heads)).recipe
         for other, fmt in beside(recipe, held).items():
             assert recipe is not None
             found[f"{name}_{other}"] = Matrix(fmt, *recipe.blocks.grid(rows, count), heads)
@@ -116,16 +115,34 @@ def rows_of(paged: Paged, x: Coded) -> dict[str, Coded]:
 
 
 def part_input(paged: Paged, name: str, rows: Coded, given: Mapping[str, Coded]) -> tuple[Behaviour, Input]:
-    """A part's behaviour for this call, and its input: rows, with what its recipe takes beside them."""
+    """A part's behaviour for this call, and its input: rows after what a writer does to them first, with what the
+    part's recipe takes beside them."""
     part, sizes = paged.cache.part(name), sizes_of(given)
+    if part.first and isinstance(paged.contract, KvWrite):
+        rows = before_named(part.first).change(rows, heads_of(part, sizes), given)
     width = rows.shape[1] // heads_of(part, sizes)
     behaviour = paged.part(name) if paged.sized else sized(paged.part(name), part, width)
     recipe = behaviour.recipe
     if recipe is None:
         return behaviour, Input(rows.format, rows.data)
     wanted = recipe.given_to_reader(rows.format) if behaviour.reads else dict.fromkeys(recipe.inputs)
-    taken = {other: given[f"{name}_{other}"] for other in wanted if f"{name}_{other}" in given}
+    names = {other: f"{part.scaled_by if other in recipe.inputs else name}_{other}" for other in wanted}
+    taken = {other: given[named] for other, named in names.items() if named in given}
     return behaviour, Input(rows.format, rows.data, taken)
+
+
+def is_undone(part: Part) -> bool:
+    """Whether readers turn back what a writer does to a part first."""
+    return bool(part.first) and before_named(part.first).undo is not None
+
+
+def turned_back(part: Part, behaviour: Behaviour, of_part: Input, sizes: Sizes) -> Coded:
+    """What a reader's numbers of a part stood for before they were changed, float32."""
+    undo = before_named(part.first).undo
+    assert undo is not None
+    exact = policies.resolve("ieee", "float32")
+    wide = replace(behaviour, format="float32", policy=exact, before=(), written="", patched=(), after=())
+    return undo(wide.run(of_part)["codes"], heads_of(part, sizes))
 
 
 def slots_of(paged: Paged, x: Coded, count: int) -> Numbers:

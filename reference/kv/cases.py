@@ -20,9 +20,10 @@ from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.codec import values
 from narrowgauge.reference.fast_codec import cast
-from narrowgauge.reference.kv.call import HELD, heads_of, matrices_of, sized
+from narrowgauge.reference.kv.before import before_named
+from narrowgauge.reference.kv.call import HELD, heads_of, is_undone, matrices_of, sized
 from narrowgauge.reference.kv.paged import Paged
-from narrowgauge.reference.kv.pages import Matrix, Sizes
+from narrowgauge.reference.kv.pages import Matrix, Sizes, storable
 from narrowgauge.reference.noise import noise, scrambled
 
 F64 = npt.NDArray[np.float64]
@@ -73,7 +74,7 @@ def _static(paged: Paged, columns: dict[str, int], sizes: Sizes, turn: int) -> d
     for name, behaviour in paged.parts:
         part = paged.cache.part(name)
         recipe = sized(behaviour, part, columns[name] // heads_of(part, sizes)).recipe
-        if recipe is None or not recipe.inputs:
+        if recipe is None or not recipe.inputs or part.scale_of:
             continue
         _, across = recipe.blocks.grid(1, columns[name])
         numbers = SCALES[name]
@@ -89,16 +90,21 @@ def _rows(paged: Paged, name: str, shape: tuple[int, int], static: dict[str, Cod
     behaviour = paged.part(name)
     seed = 1 + [n for n, _ in paged.parts].index(name)
     source, recipe = format_named(behaviour.source), behaviour.recipe
-    if recipe is not None and f"{name}_scale" in static:
-        scale = static[f"{name}_scale"].data.view(np.float32).astype(np.float64)
+    given = f"{paged.cache.part(name).scaled_by}_scale"
+    if recipe is not None and given in static:
+        scale = static[given].data.view(np.float32).astype(np.float64)
         each = _elements(format_named(behaviour.format))
         order = np.argsort(scrambled(shape[0] * shape[1], seed))
         chosen = np.resize(each, shape[0] * shape[1])[order].reshape(shape)
         x = chosen * np.repeat(scale, shape[1] // scale.shape[1], axis=1)
     else:
         magnitude = 2.0 ** ((np.arange(shape[0])[:, None] * 3 + np.arange(heads)[None] * 5) % 13 - 6)
-        x = noise(shape[0] * shape[1], seed).reshape(shape) * np.repeat(magnitude, shape[1] // heads, axis=1)
-        x[:, 0] = np.resize([1.0, -0.0, 0.0, np.inf, -3.0, np.nan], shape[0]) if recipe else x[:, 0]
+        x = noise(shape[0] * shape[1], seed).reshape(shape)
+        turned = is_undone(paged.cache.part(name))
+        x = np.rint(x * 128) / 128 if turned else x  # sums of a head have so few bits that their order does not matter
+        x = x * np.repeat(magnitude, shape[1] // heads, axis=1)
+        if recipe and not turned:
+            x[:, 0] = np.resize([1.0, -0.0, 0.0, np.inf, -3.0, np.nan], shape[0])
     return cast(Coded("float64", np.ascontiguousarray(x, np.float64).view(np.uint64)), source.name, _EXACT)
 
 
@@ -123,13 +129,26 @@ def _write(claim: Claim, shape: Shape) -> Coded:
         for name, _ in paged.parts
     }
     held = {
-        HELD + name: _held(m, shape.fill, place)
+        HELD + name: storable(paged.cache, name, _held(m, shape.fill, place))
         for place, (name, m) in enumerate(matrices_of(paged, columns, count, sizes).items())
     }
     x = parts.pop(paged.parts[0][0])
     slots = _slots(paged, shape, count)
+    static |= _rotation(paged, x.format, columns["k"] // sizes.heads, shape) if "k" in columns else {}
     given = {**parts, **static, "slots": _int32(slots), **held, "sizes": _int32([sizes.heads, sizes.block])}
     return Input(x.format, x.data, given)
+
+
+def _rotation(paged: Paged, format_name: str, width: int, shape: Shape) -> dict[str, Coded]:
+    """Positions in no order, and the cosines and sines of all; every other case rotates half of a head alone."""
+    if "cos_sin" not in {n for part in paged.cache.parts if part.first for n in before_named(part.first).given}:
+        return {}
+    rotated = width // (1 + shape.turn % 2)
+    angles = np.arange(64)[:, None] * 10000.0 ** (-np.arange(0, rotated, 2) / rotated)
+    table = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+    positions = scrambled(shape.tokens, 13) % np.uint64(64)
+    cos_sin = cast(Coded("float64", table.view(np.uint64)), format_name, _EXACT)
+    return {"cos_sin": cos_sin, "positions": _int32(positions)}
 
 
 def _slots(paged: Paged, shape: Shape, count: int) -> npt.NDArray[np.int32]:
@@ -166,6 +185,7 @@ def _read(claim: Claim, shape: Shape) -> Coded:
     for place, (name, matrix) in enumerate(matrices.items()):
         held[name] = _held(matrix, shape.fill, place)
         held[name].data[used] = _codes(claim, paged, name, matrix, used.size)
+        held[name] = storable(paged.cache, name, held[name])
     x = held.pop(paged.parts[0][0])
     given = {**held, **static, "table": _int32(table), "lengths": _int32(list(shape.lengths))}
     if isinstance(claim.contract, Attend):
@@ -196,6 +216,8 @@ def _codes(claim: Claim, paged: Paged, name: str, matrix: Matrix, count: int) ->
     fmt = format_named(matrix.format)
     seed = 20 + len(name)
     part, _, other = name.partition("_")
+    if other == "zero_point":
+        return (np.arange(count * matrix.columns).reshape(count, matrix.columns) * 7 + 3).astype(fmt.storage)
     if other:
         numbers = np.resize(np.array(SCALES[part] + (2.0**-9, 1.0, 40.0)), count * matrix.columns)
         return _nearest(numbers.reshape(count, matrix.columns), fmt)

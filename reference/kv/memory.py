@@ -1,7 +1,8 @@
 """Between the matrices of a call on a cache and the tensors that a kernel is handed.
 
 A writer gets x and the other parts as [tokens, heads, columns of a head], ``slot_mapping`` int32 [tokens], the buffers
-of the cache, which it changes in place, and static scales float32 [1] or [heads] (``k_scale``). A reader gets the
+of the cache, which it changes in place, and static scales float32 [1] or [heads] (``k_scale``); to rotate keys
+``cos_sin`` [positions, rotated columns] in the format of x and ``positions`` int32 [tokens]. A reader gets the
 buffers, the first one as x, ``block_table`` int32 [sequences, pages], ``seq_lens`` int32 [sequences], static scales,
 and of attention ``query`` [sequences, query heads, columns of a head]. Numbers for those who ask:
 ``heads``, ``block_size``, and of attention ``softmax_scale`` and ``soft_cap``.
@@ -19,14 +20,17 @@ from narrowgauge.contracts.layout import InMemory
 from narrowgauge.contracts.operations import Attend, Claim, KvWrite
 from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.interval import Expected
+from narrowgauge.reference.kv.attended import softmax_scale
 from narrowgauge.reference.kv.call import HELD, heads_of, matrices_of, rows_of, sizes_of
-from narrowgauge.reference.kv.outputs import paged_outputs, softmax_scale
+from narrowgauge.reference.kv.outputs import paged_outputs
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.pages import Matrix, Sizes, element_of, image, matrices_in
 from narrowgauge.reference.kv.settling import free_rows, settled
 
 #: names in a call -> names of a kernel's parameters
-NAMES = {"slots": "slot_mapping", "table": "block_table", "lengths": "seq_lens"}
+NAMES = {"slots": "slot_mapping", "table": "block_table", "lengths": "seq_lens", "positions": "positions"}
+#: what stays a matrix
+_MATRICES = ("table", "cos_sin")
 
 
 def to_memory(claim: Claim, x: Coded) -> Input:
@@ -52,11 +56,11 @@ def to_memory(claim: Claim, x: Coded) -> Input:
 
 def _is_static(name: str, matrices: Mapping[str, Matrix], paged: Paged) -> bool:
     """Whether something beside x is given by the caller, and not kept in the cache."""
-    return name not in matrices and any(name.startswith(f"{part}_") for part, _ in paged.parts)
+    return name == "cos_sin" or (name not in matrices and any(name.startswith(f"{part}_") for part, _ in paged.parts))
 
 
 def _flat(name: str, value: Coded) -> Coded:
-    return value if name == "table" else Coded(value.format, value.data.reshape(-1))
+    return value if name in _MATRICES else Coded(value.format, value.data.reshape(-1))
 
 
 def _by_heads(paged: Paged, name: str, value: Coded, sizes: Sizes) -> Coded:

@@ -15,9 +15,8 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.operations import OfCache
 
 if TYPE_CHECKING:
-    from narrowgauge.reference.kv.attention import Attention
-
     from narrowgauge.reference.behaviour import Behaviour
+    from narrowgauge.reference.kv.attention import Attention
 
 #: what a call is given -> what a fault takes it for
 Taken = Callable[[Input], Input]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.contracts.cache import Buffer, Field
+from narrowgauge.contracts.cache import Buffer, Cache, Field
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
@@ -17,6 +17,50 @@ from narrowgauge.contracts.layout import Layout, dense, digits
 from narrowgauge.reference.layouts import pack, storage_shape, unpack
 
 Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How the numbers of two matrices share one: the second one in the lowest bits of the first."""
+
+    bits: int
+
+    def kept(self, first: Coded) -> Coded:
+        """What is left of the first: its other bits."""
+        return Coded(first.format, first.data & ~first.data.dtype.type((1 << self.bits) - 1))
+
+    def joined(self, first: Coded, second: Coded) -> Coded:
+        """One number of both. Raises ``BadInput`` where they do not fit."""
+        beyond = second.data >> second.data.dtype.type(self.bits)
+        if beyond.any() or (first.data != self.kept(first).data).any():
+            raise BadInput(
+                f"a {second.format} shares the lowest {self.bits} bits of a {first.format}; expected it below "
+                f"{1 << self.bits}, and these bits free"
+            )
+        return Coded(first.format, first.data | second.data.astype(first.data.dtype))
+
+    def fitting(self, second: Coded) -> Coded:
+        """What of the second has room."""
+        return Coded(second.format, second.data & second.data.dtype.type((1 << self.bits) - 1))
+
+    def parted(self, both: Coded, second: str) -> tuple[Coded, Coded]:
+        """The inverse: the first, and the second in its own format."""
+        low = self.fitting(both).data
+        return self.kept(both), Coded(second, low.astype(format_named(second).storage))
+
+
+#: vLLM's zero point in the scale of a head, int4_per_token_head.py:141-146
+SHARED: dict[str, Shared] = {"low_mantissa": Shared(4)}
+
+
+def storable(cache: Cache, name: str, value: Coded) -> Coded:
+    """What a cache keeps of a matrix of that name: all, but of numbers that share their bits."""
+    for field in (f for buffer in cache.buffers for f in buffer.fields if f.shares):
+        if name == field.of:
+            return SHARED[field.encode].kept(value)
+        if name == field.shares:
+            return SHARED[field.encode].fitting(value)
+    return value
 
 
 @dataclass(frozen=True)
@@ -75,12 +119,15 @@ def _sized(field: Field, spelled: str, sizes: Mapping[str, int]) -> str:
 def shape_of(buffer: Buffer, matrices: Mapping[str, Matrix], block: int) -> tuple[int, ...]:
     """The shape of a buffer, in elements of ``element_of``."""
     first = matrices[buffer.fields[0].of]
+    each = format_named(element_of(buffer, matrices)).storage.itemsize
     if len(buffer.fields) > 1:
         pages = first.rows // block
-        total = sum(_bytes(field, matrices[field.of]) for field in buffer.fields)
-        return (pages, block, total) if buffer.per == "token" else (pages, block * total)
+        total = sum(_bytes(field, matrices[field.of]) for field in buffer.fields) // each
+        if buffer.per == "page":
+            return (pages, block * total)
+        return (pages, block, total) if "o:block" in buffer.fields[0].rows else (first.rows, total)
     shape = storage_shape(layout_of(buffer.fields[0], first, block), first.rows, first.columns)
-    return (*shape[:-1], shape[-1] // format_named(element_of(buffer, matrices)).storage.itemsize)
+    return (*shape[:-1], shape[-1] // each)
 
 
 def _bytes(field: Field, matrix: Matrix) -> int:
@@ -90,16 +137,20 @@ def _bytes(field: Field, matrix: Matrix) -> int:
 
 def element_of(buffer: Buffer, matrices: Mapping[str, Matrix]) -> str:
     """The format of one element of a buffer: that of its codes, or bytes where it is packed or holds several."""
-    field = buffer.fields[0]
-    return "uint8" if len(buffer.fields) > 1 or field.slots else matrices[field.of].format
+    formats = {matrices[field.of].format for field in buffer.fields}
+    if buffer.element:
+        return buffer.element
+    return "uint8" if len(formats) > 1 or any(field.slots for field in buffer.fields) else formats.pop()
 
 
 def image(buffer: Buffer, held: Mapping[str, Coded], matrices: Mapping[str, Matrix], block: int) -> Coded:
     """The buffer that holds these matrices."""
     columns = []
     for field in buffer.fields:
-        matrix = matrices[field.of]
-        codes = held[field.of].data.astype(np.uint8 if format_named(matrix.format).bits <= 8 else np.uint32)
+        matrix, value = matrices[field.of], held[field.of]
+        if field.shares:
+            value = SHARED[field.encode].joined(value, held[field.shares])
+        codes = value.data.astype(np.uint8 if format_named(matrix.format).bits <= 8 else np.uint32)
         columns.append(_units(pack(codes, layout_of(field, matrix, block)), buffer, matrix, block))
     whole = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
     element = element_of(buffer, matrices)
@@ -129,6 +180,9 @@ def matrices_in(buffer: Buffer, found: Coded, matrices: Mapping[str, Matrix], bl
         layout = layout_of(field, matrix, block)
         memory = np.ascontiguousarray(rest[:, start : start + count]).reshape(-1)
         codes = unpack(memory, layout, matrix.rows, matrix.columns).codes
-        result[field.of] = Coded(matrix.format, codes.astype(format_named(matrix.format).storage))
+        value = Coded(matrix.format, codes.astype(format_named(matrix.format).storage))
+        if field.shares:
+            value, result[field.shares] = SHARED[field.encode].parted(value, matrices[field.shares].format)
+        result[field.of] = value
         start += count
     return result

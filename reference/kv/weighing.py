@@ -11,9 +11,10 @@ the sum of weighted values N: so both hold the *same* computed weight ŵ_i, and 
 in N / L, so the error of m itself does not count.
 
 **Mean of perturbed weights.** With p the exact weights, o = Σ p v, r = Σ p e^δ v / Σ p e^δ, and Σ p (v - o) = 0:
-r - o = Σ p (e^δ - 1)(v - o) / Σ p e^δ, at most Σ p (e^D - 1)|v - o| / Σ p e^-D, and by Cauchy and Schwarz at most
-√(Σ p (e^D - 1) · Σ p (e^D - 1)(v - o)²) / Σ p e^-D, which are products of matrices. Besides, r lies between the
-least and the largest value; where some D is large that is all that is said.
+r - o = Σ p (e^δ - 1)(v - o) / Σ p e^δ, at most Σ p (e^D - 1)|v - o| / Σ p e^-D. The sum is at most
+√(Σ p (e^D - 1) · Σ p (e^D - 1)(v - o)²), by Cauchy and Schwarz (good where values are alike), and Σ p (e^D - 1)|v| +
+|o| Σ p (e^D - 1) (good where few keys matter): products of matrices. Besides, r lies between the least and the
+largest value; where some D is large that is all that is said.
 
 **Sums.** N = Σ ŵ v + a, |a| ≤ g Σ ŵ|v|, and L = Σ ŵ (1 + β): products, additions in any order, rescalings, the
 scale of v before or after, and a split's division, each counted once. Weights that are rounded to a narrower format
@@ -50,6 +51,8 @@ from narrowgauge.reference.kv.scores import Scores
 
 #: below e^this a weight is none: it rounds to 0, or to less than 2^-126
 _GONE = -104.0
+#: of the largest score, by what a fused product with the maximum (u, twice in a merge) and a sum m + log L (u) are off
+_REFERENCE = 3 * U
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +77,7 @@ def weights_of(scores: Scores, tile: int) -> Weights:
     error = _logarithms(scores, below, tile)
     total = np.exp(below).sum(axis=-1, keepdims=True)
     gone = below + error < _GONE
-    one = np.where(_surely_largest(scores), 3 * U * np.abs(top), np.inf)
+    one = np.where(_surely_largest(scores), _REFERENCE * np.abs(top), np.inf)
     return Weights(below - np.log(total), np.where(gone, 0.0, error), total, one, gone)
 
 
@@ -94,7 +97,9 @@ def _logarithms(scores: Scores, below: F64, tile: int) -> F64:
     exponentials = np.where(scores.level[..., None], 1, -(-count // tile) + 1)
     spread = np.where(scores.level[..., None], 0.0, np.abs(below) + 2 * reach)
     lse = (LOG + 2 * TO_BASE_2 + 2 * U) * np.log(count) + LOG_ABSOLUTE
-    return np.asarray((scores.error + (U + TO_BASE_2) * spread + EXP * exponentials + 3 * U * largest + lse) * MORE)
+    return np.asarray(
+        (scores.error + (U + TO_BASE_2) * spread + EXP * exponentials + _REFERENCE * largest + lse) * MORE
+    )
 
 
 def _surely_largest(scores: Scores) -> Mask:
@@ -180,7 +185,8 @@ def _means(exact: F64, error: F64, values: F64, least: F64) -> tuple[F64, F64]:
     all_of, first, second = change.sum(axis=-1, keepdims=True), change @ values, change @ values**2
     squares = np.maximum(second - 2 * mean * first + mean**2 * all_of, 0)
     squares += (values.shape[-2] + 8) * 2.0**-51 * (second + mean**2 * all_of)  # what float64 loses there
-    reach = np.where(least == 0, np.inf, np.sqrt(all_of * squares) / least)
+    either = np.minimum(np.sqrt(all_of * squares), change @ np.abs(values) + np.abs(mean) * all_of)
+    reach = np.where(least == 0, np.inf, either / least)
     return (
         np.maximum(mean - reach, values.min(axis=-2)[:, None]),
         np.minimum(mean + reach, values.max(axis=-2)[:, None]),

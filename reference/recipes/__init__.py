@@ -12,6 +12,7 @@ from narrowgauge.reference.recipes import (
     integers,
     microxcaling,
     modelopt,
+    plain_cache,
     quark,
     sglang,
     sglang_blocks,
@@ -43,6 +44,7 @@ MODULES = (
     microxcaling,
     transformer_engine,
     around,
+    plain_cache,
 )
 RECIPES: dict[str, Recipe] = {r.name: r for module in MODULES for r in module.RECIPES}
 

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decode kernels simulated in float32: the orders, foldings and last bits in which right ones may differ.
+
+A kernel here is a ``Plan``. One kv head at a time: q [heads, d], k [keys, d], v [keys, columns], all float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+LOG2E = np.float32(np.log2(np.e))
+ONE, TWO = np.float32(1), np.float32(2)
+
+
+def f32(value: F64 | F32 | float) -> F32:
+    return np.asarray(value, np.float32)
+
+
+# --- sums over the last axis, of products that are exact in float64 ---------------------------------------------------
+
+
+def in_turn(terms: F64) -> F32:
+    return np.asarray(np.cumsum(f32(terms), axis=-1, dtype=np.float32)[..., -1])
+
+
+def backwards(terms: F64) -> F32:
+    return in_turn(terms[..., ::-1])
+
+
+def in_pairs(terms: F64) -> F32:
+    left = f32(terms)
+    while left.shape[-1] > 1:
+        if left.shape[-1] % 2:
+            left = np.concatenate([left, np.zeros_like(left[..., :1])], axis=-1)
+        left = left[..., ::2] + left[..., 1::2]
+    return np.asarray(left[..., 0])
+
+
+def by_lanes(terms: F64) -> F32:
+    """Each of 8 lanes its own in turn, then those in pairs."""
+    short = np.zeros((*terms.shape[:-1], -(-terms.shape[-1] // 8) * 8), np.float32)
+    short[..., : terms.shape[-1]] = terms
+    return in_pairs(np.cumsum(short.reshape(*terms.shape[:-1], -1, 8), axis=-2, dtype=np.float32)[..., -1, :])
+
+
+def fused(terms: F64) -> F32:
+    """A chain of fused multiply-adds."""
+    total = np.zeros(terms.shape[:-1], np.float32)
+    for i in range(terms.shape[-1]):
+        total = f32(total.astype(np.float64) + terms[..., i])
+    return total
+
+
+def truncated(terms: F64) -> F32:
+    """A tensor core of 8 products: all cut to a common exponent, 24 bits below the largest, and the sum to 24 bits."""
+    total = np.zeros(terms.shape[:-1])
+    for start in range(0, terms.shape[-1], 8):
+        chunk = np.concatenate([terms[..., start : start + 8], total[..., None]], axis=-1)
+        unit = np.ldexp(1.0, np.frexp(np.abs(chunk).max(axis=-1))[1] - 1 - 24)
+        total = (np.trunc(chunk / unit[..., None]) * unit[..., None]).sum(axis=-1)
+        last = np.ldexp(1.0, np.frexp(total)[1] - 24)
+        total = np.trunc(total / last) * last
+    return f32(total)
+
+
+# --- last bits --------------------------------------------------------------------------------------------------------
+
+
+def moved(value: F64, ulps: int) -> F32:
+    """The float32 at so many ulps from the nearest one, away from zero or toward it. 0, 1 and infinity are exact."""
+    found = f32(value)
+    for _ in range(abs(ulps)):
+        found = np.nextafter(found, np.float32(np.inf if ulps > 0 else 0))
+    return np.where((value == 0) | (value == 1) | np.isinf(value), f32(value), found)
+
+
+def flushed(value: F32) -> F32:
+    return np.where(np.abs(value) < np.float32(2.0**-126), np.float32(0), value)
+
+
+def bfloat16(value: F32) -> F32:
+    bits = f32(value).view(np.uint32)
+    return np.asarray((bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).astype(np.uint32).view(np.float32))
+
+
+def float16(value: F32) -> F32:
+    return f32(value.astype(np.float16))
+
+
+NARROW: dict[str, Callable[[F32], F32]] = {"float32": f32, "bfloat16": bfloat16, "float16": float16}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to compute it. ``tile`` of 0: the maximum of a split is known first."""
+
+    name: str
+    add: Callable[[F64], F32] = in_turn
+    power: Literal["natural", "to_base_2", "folded", "fused"] = "natural"
+    scaled: Literal["score", "query", "keys"] = "score"
+    values_scaled: Literal["end", "values", "weights"] = "end"
+    tile: int = 0
+    splits: int = 1
+    merge: Literal["maxima", "means"] = "maxima"
+    shares: bool = False  #: weights are divided by their sum before they are narrowed
+    ulps: int = 0  #: by which exponentials are off
+    divided: int = 0  #: and divisions
+    tanh: Literal["function", "power", "sigmoid", "instruction"] = "function"
+    flush: bool = False
+    turned: bool = False  #: the last key first
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a kernel is given beside q, k and v."""
+
+    scale: float
+    soft_cap: float = 0.0
+    weights: str = "float32"
+    key_scale: float | F64 = 1.0  #: one, or one for each key
+    value_scale: float | F64 = 1.0
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Maximum, sum of weights, weighted values of some keys."""
+
+    top: F32
+    total: F32
+    values: F32
+
+
+class Kernel:
+    """A plan at work on one kv head."""
+
+    def __init__(self, plan: Plan, numbers: Numbers) -> None:
+        self.plan, self.numbers = plan, numbers
+        self.scale = f32(f32(numbers.scale) * f32(numbers.key_scale)) if plan.scaled != "keys" else f32(numbers.scale)
+        self.factor = f32(self.scale * LOG2E)
+
+    def __call__(self, query: F64, keys: F64, values: F64) -> F32:
+        with np.errstate(all="ignore"):
+            scores = self._scores(query, keys)
+            v = f32(values)
+            if self.plan.values_scaled == "values":
+                v = v * f32(self.numbers.value_scale)
+            if self.plan.turned:
+                scores, v = scores[:, ::-1], v[::-1]
+            parts = [
+                self._part(scores[:, i], v[i]) for i in np.array_split(np.arange(len(v)), self.plan.splits) if len(i)
+            ]
+            found = self._merged(parts)
+            if self.plan.values_scaled == "end":
+                found = found * f32(self.numbers.value_scale)
+            return self._own(found)
+
+    def _own(self, value: F32) -> F32:
+        return flushed(value) if self.plan.flush else value
+
+    def _scores(self, query: F64, keys: F64) -> F32:
+        q, k = f32(query), f32(keys)
+        if self.plan.scaled == "keys":
+            k = k * f32(self.numbers.key_scale)
+        if self.plan.scaled == "query":
+            q = q * (self.factor if self.plan.power == "folded" else self.scale)
+        dot = self.plan.add(q.astype(np.float64)[:, None, :] * k.astype(np.float64)[None])
+        if self.plan.power == "fused" or self.plan.scaled == "query":
+            return dot
+        score = dot * (self.factor if self.plan.power == "folded" else self.scale)
+        if not self.numbers.soft_cap:
+            return score
+        cap = f32(self.numbers.soft_cap)
+        return cap * self._tanh(moved((score / cap).astype(np.float64), self.plan.divided))
+
+    def _tanh(self, y: F32) -> F32:
+        wide = np.tanh(y.astype(np.float64))
+        if self.plan.tanh == "function":
+            return moved(wide, 2 * np.sign(self.plan.ulps))
+        if self.plan.tanh == "instruction":
+            return f32(wide * (1 + 2.0**-11.01 * np.sign(self.plan.ulps)))
+        if self.plan.tanh == "power":
+            return ONE - self._divide(TWO, self._exp(TWO * y) + ONE)
+        return TWO * self._divide(ONE, ONE + self._exp(-(TWO * y))) - ONE
+
+    def _exp(self, x: F32) -> F32:
+        if self.plan.power == "natural":
+            return self._own(moved(np.exp(x.astype(np.float64)), self.plan.ulps))
+        return self._exp2(x * LOG2E)
+
+    def _exp2(self, x: F32) -> F32:
+        return self._own(moved(np.exp2(x.astype(np.float64)), self.plan.ulps))
+
+    def _divide(self, a: F32, b: F32) -> F32:
+        return moved(np.asarray(f32(a).astype(np.float64) / b), self.plan.divided)
+
+    def _weight(self, score: F32, top: F32) -> F32:
+        if self.plan.power == "fused":
+            product = score.astype(np.float64) * self.factor
+            return self._exp2(f32(product - f32(top * self.factor).astype(np.float64)))
+        return self._factor(score, top)
+
+    def _factor(self, old: F32, new: F32) -> F32:
+        """What sums under an old maximum are multiplied by under a new one."""
+        if self.plan.power == "fused":
+            return self._exp2((old - new) * self.factor)
+        return self._exp2(old - new) if self.plan.power == "folded" else self._exp(old - new)
+
+    def _part(self, scores: F32, values: F32) -> _Part:
+        tile = self.plan.tile or scores.shape[1]
+        part = _Part(
+            f32(np.full(len(scores), -np.inf)),
+            f32(np.zeros(len(scores))),
+            f32(np.zeros((len(scores), values.shape[1]))),
+        )
+        for start in range(0, scores.shape[1], tile):
+            here, v = scores[:, start : start + tile], values[start : start + tile]
+            top = np.maximum(part.top, here.max(axis=1))
+            factor = self._factor(part.top, top)
+            weight = self._weight(here, top[:, None])
+            total = self._own(part.total * factor) + self.plan.add(weight.astype(np.float64))
+            met = self._divide(weight, total[:, None]) if self.plan.shares else weight
+            if self.plan.values_scaled == "weights":
+                met = met * f32(self.numbers.value_scale)
+            met = NARROW[self.numbers.weights](met)
+            products = met.astype(np.float64)[:, None, :] * v.T.astype(np.float64)[None]
+            if self.plan.flush:
+                products = np.where(np.abs(products) < 2.0**-126, 0.0, products)
+            part = _Part(top, total, self._own(part.values * factor[:, None]) + self.plan.add(products))
+        return part
+
+    def _merged(self, parts: list[_Part]) -> F32:
+        if self.plan.shares:
+            return parts[0].values
+        if len(parts) == 1:
+            return self._divide(parts[0].values, parts[0].total[:, None])
+        top = np.max([p.top for p in parts], axis=0)
+        if self.plan.merge == "maxima":
+            factors = [self._factor(p.top, top) for p in parts]
+            total = self.plan.add(
+                np.stack([p.total * f for p, f in zip(parts, factors, strict=True)], axis=-1).astype(np.float64)
+            )
+            scaled = [self._own(p.values * f[:, None]) for p, f in zip(parts, factors, strict=True)]
+        else:
+            logs = [self._logarithm(p) for p in parts]
+            largest = np.max(logs, axis=0)
+            in_base_2 = self.plan.power in ("folded", "fused")
+            factors = [self._exp2(each - largest) if in_base_2 else self._exp(each - largest) for each in logs]
+            total = self.plan.add(np.stack(factors, axis=-1).astype(np.float64))
+            scaled = [
+                self._own(self._divide(p.values, p.total[:, None]) * f[:, None])
+                for p, f in zip(parts, factors, strict=True)
+            ]
+        return self._divide(self.plan.add(np.stack(scaled, axis=-1).astype(np.float64)), total[:, None])
+
+    def _logarithm(self, part: _Part) -> F32:
+        if self.plan.power == "natural" or self.plan.power == "to_base_2":
+            return part.top + f32(np.log(part.total.astype(np.float64)))
+        top = part.top * self.factor if self.plan.power == "fused" else part.top
+        return top + f32(np.log2(part.total.astype(np.float64)))
+
+
+PLANS = (
+    Plan("at once"),
+    Plan("at once, a tree", add=in_pairs, ulps=3, divided=2),
+    Plan("at once, folded", power="folded", add=backwards, ulps=-3, divided=-2),
+    Plan("key by key", tile=1, ulps=3),
+    Plan("key by key, fused", tile=1, power="fused", add=fused, ulps=-3),
+    Plan("backwards, key by key", tile=1, turned=True, power="to_base_2", ulps=3, divided=-2),
+    Plan("tiles of 16, tensor core", tile=16, add=truncated, power="to_base_2", ulps=-3),
+    Plan("tiles of 32, tensor core", tile=32, add=truncated, power="fused", ulps=3, turned=True),
+    Plan("tiles of 64, lanes", tile=64, add=by_lanes, scaled="query"),
+    Plan("tiles of 16, query folded", tile=16, scaled="query", power="folded", values_scaled="values", divided=2),
+    Plan("3 splits by maxima", splits=3, tile=16, add=in_pairs, values_scaled="weights", ulps=3, flush=True),
+    Plan("3 splits by means", splits=3, tile=16, merge="means", power="to_base_2", ulps=-3, divided=2),
+    Plan("8 splits by means, fused", splits=8, tile=1, merge="means", power="fused", add=truncated, ulps=3, divided=2),
+    Plan("8 splits by means, folded", splits=8, merge="means", power="folded", add=backwards, ulps=-3, flush=True),
+    Plan("64 splits by maxima", splits=64, scaled="keys", values_scaled="values", add=fused, ulps=3, flush=True),
+)
+#: for a soft cap: not with the scale folded into anything
+CAPPED = tuple(
+    Plan(f"soft cap by {tanh}, {ulps}", tanh=tanh, power=power, tile=16, ulps=ulps, divided=np.sign(ulps) * 2)
+    for tanh in ("function", "power", "sigmoid")
+    for power in ("natural", "to_base_2")
+    for ulps in (-3, 0, 3)
+)
+SHARES = (
+    Plan("shares", shares=True, ulps=3, divided=2),
+    Plan("shares, a tree", shares=True, add=in_pairs, power="to_base_2", ulps=-3, divided=-2),
+    Plan("shares, folded", shares=True, add=truncated, power="folded", divided=-2),
+)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decode attention: kernels of every order lie in the interval, the exact result in its middle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from narrowgauge.reference.kv.attention import Attention, attend, rounded
+from narrowgauge.reference.noise import noise
+from narrowgauge.suites.meta.attention_kernels import CAPPED, PLANS, SHARES, Kernel, Numbers, Plan
+from narrowgauge.suites.meta.second_attention import attention
+
+pytestmark = pytest.mark.meta
+
+F64 = npt.NDArray[np.float64]
+Triple = tuple[F64, F64, F64]
+
+
+def shaped(seed: int, *shape: int) -> F64:
+    return noise(int(np.prod(shape)), seed).reshape(shape)
+
+
+def in_bits(value: F64, bits: int) -> F64:
+    """With so many significant bits: what fp8 (4) or bfloat16 (8) hold, exponents apart."""
+    mantissa, exponent = np.frexp(value)
+    return np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits)
+
+
+def inputs(keys: int, width: int, columns: int) -> dict[str, Triple]:
+    """q [3 heads, d], k [keys, d], v [keys, columns]."""
+    q, k, v = in_bits(shaped(1, 3, width), 8), in_bits(shaped(2, keys, width), 4), in_bits(shaped(3, keys, columns), 4)
+    whole = np.round(4 * k)
+    rising = np.zeros((keys, width))
+    rising[:, 0] = np.minimum(0.7 * np.arange(keys), 90)
+    one = np.zeros((3, width))
+    one[:, 0] = np.float32(width**0.5)
+    dominant = k.copy()
+    dominant[keys // 2] = 60 * q[0]
+    return {
+        "noise": (q, k, v),
+        "of float32": (
+            np.float32(shaped(4, 3, width) / 3).astype(np.float64),
+            np.float32(k / 3).astype(np.float64),
+            v / 2,
+        ),
+        "large scores": (8 * q, 4 * k, v),
+        "small scores": (q / 64, k / 64, v),
+        "rising": (one, np.float32(rising).astype(np.float64), np.eye(keys, columns)),
+        "integers, one hot": (np.round(2 * q), whole, np.eye(keys, columns)),
+        "a few values": (q, k, np.ones((keys, columns)) + v / 1024),
+        "equal scores": (np.zeros_like(q), k, v),
+        "one key dominates": (q, dominant, v),
+        "tiny values": (q, k, np.ldexp(v, -126)),
+        "large values": (q, k, np.ldexp(v, 100)),
+    }
+
+
+def slack(plan: Plan, numbers: Numbers, triple: Triple, ends: tuple[F64, F64]) -> float:
+    """How near a simulated result comes to an end, as a share of half the width; below 0 it is outside."""
+    q, k, v = triple
+    low, high = ends
+    found = Kernel(plan, numbers)(q, k, v).astype(np.float64)
+    assert np.isfinite(found).all()
+    half = (high - low) / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        left = np.where(half == 0, np.where(found == low, 1.0, -1.0), np.minimum(found - low, high - found) / half)
+    return float(left.min())
+
+
+def asked(triple: Triple, numbers: Numbers, rule: Attention) -> tuple[F64, F64]:
+    q, k, v = triple
+    return attend(q, k[:, None], v[:, None], rule, numbers.key_scale, numbers.value_scale)
+
+
+def rules(numbers: Numbers, plan: Plan) -> Attention:
+    sums = "matrix_unit" if plan.add.__name__ == "truncated" else "ieee"
+    return Attention(
+        float(np.float32(numbers.scale)),
+        numbers.soft_cap,
+        numbers.weights,
+        shares=plan.shares,
+        sums=sums,
+        tile=max(1, plan.tile),
+        tanh="instruction" if plan.tanh == "instruction" else "function",
+    )
+
+
+SIZES = ((1, 16), (2, 64), (7, 16), (64, 64), (200, 128))
+WEIGHTS = ("float32", "bfloat16", "float16")
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize(("keys", "width"), SIZES)
+def test_every_kernel_lies_inside(keys: int, width: int, weights: str) -> None:
+    least = {}
+    for name, triple in inputs(keys, width, 6).items():
+        for scales in ((1.0, 1.0), (0.37, 2.9)):
+            key_scale, value_scale = (float(np.float32(s)) for s in scales)
+            numbers = Numbers(float(np.float32(width**-0.5)), 0.0, weights, key_scale, value_scale)
+            for plan in (*PLANS, *SHARES):
+                left = slack(plan, numbers, triple, asked(triple, numbers, rules(numbers, plan)))
+                least[f"{name}, {plan.name}"] = left
+    worst = min(least, key=least.__getitem__)
+    print(keys, width, weights, worst, round(least[worst], 4))
+    assert least[worst] >= 0, f"{worst}: {least[worst]}"
+
+
+@pytest.mark.parametrize("cap", [0.5, 30.0])
+def test_every_soft_cap_lies_inside(cap: float) -> None:
+    for name, triple in inputs(40, 64, 6).items():
+        for weights in WEIGHTS[:2]:
+            numbers = Numbers(0.125, cap, weights)
+            instruction = [replace(p, tanh="instruction") for p in CAPPED if p.tanh == "function"]
+            for plan in (*CAPPED, *instruction):
+                left = slack(plan, numbers, triple, asked(triple, numbers, rules(numbers, plan)))
+                assert left >= 0, f"{name}, {plan.name}, {weights}: {left}"
+
+
+@pytest.mark.parametrize("cap", [0.0, 20.0])
+def test_the_middle_is_the_exact_result(cap: float) -> None:
+    """To 1e-12 of the interval's own scale: what a bound is added to is the definition."""
+    for name, (q, k, v) in inputs(12, 16, 3).items():
+        rule = Attention(0.25, cap)
+        low, high = attend(q, k[:, None], v[:, None], rule, 0.75, float(np.float32(0.3)))
+        for head in range(3):
+            own = attention(
+                q[head].tolist(), k.tolist(), v.tolist(), 0.25, cap, [0.75] * 12, [float(np.float32(0.3))] * 12
+            )
+            exact = np.array([float(x) for x in own])
+            middle, half = (low[head] + high[head]) / 2, (high[head] - low[head]) / 2
+            assert (np.abs(middle - exact) <= 1e-9 * half + 1e-15 * np.abs(v).max()).all(), name
+            assert rounded(low, high, "bfloat16").format == "bfloat16"
