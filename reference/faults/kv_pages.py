@@ -43,10 +43,6 @@ def _transposed(p: Paging, n: int, page: Numbers, place: Numbers) -> tuple[Numbe
     return p.table.ravel()[page * len(p.table) + n], place
 
 
-def _exchanged(p: Paging, n: int, page: Numbers, place: Numbers) -> tuple[Numbers, Numbers]:
-    return place, p.table[n][page]
-
-
 def _far_pages_empty(paged: Paged, x: Input) -> Coded:
     """Zeros for what stands in the third page and later."""
     start = 2 * sizes_of(x.given).block
@@ -139,14 +135,6 @@ FAULTS = (
         _in_pages_of(2.0),
         "every second page is read from beyond the one before",
         "page and place are computed for twice the number of slots in a page",
-        (),
-    ),
-    PagedFault(
-        "kv_page.pages_and_places_exchanged",
-        "PAGE",
-        by_page(_exchanged),
-        "tokens of other requests are read",
-        "page and place stand in each other's place among the indices",
         (),
     ),
     PagedFault(

@@ -8,7 +8,7 @@ from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Attend, KvWrite
 from narrowgauge.reference.behaviour import Behaviour
-from narrowgauge.reference.interval import Expected, Interval, tensor_outputs
+from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.kv.attended import attended
 from narrowgauge.reference.kv.call import (
     HELD,
@@ -21,6 +21,7 @@ from narrowgauge.reference.kv.call import (
     slots_of,
     turned_back,
 )
+from narrowgauge.reference.kv.known import known_outputs
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.pages import Sizes, storable
 from narrowgauge.reference.kv.slots import is_padding
@@ -53,7 +54,7 @@ def stored_rows(paged: Paged, x: Coded) -> Expected:
     found = {}
     for name, rows in rows_of(paged, x).items():
         behaviour, of_part = part_input(paged, name, rows, given_with(x))
-        for other, value in tensor_outputs(behaviour, of_part).items():
+        for other, value in known_outputs(behaviour, of_part).items():
             named = name if other == "codes" else f"{name}_{other}"
             found[named] = _kept(paged, named, value)
     return found
@@ -109,6 +110,6 @@ def _values(paged: Paged, name: str, behaviour: Behaviour, of_part: Input, sizes
     """A part's values; what a writer did first is turned back in float32, where readers do that."""
     part = paged.cache.part(name)
     if not is_undone(part):
-        return tensor_outputs(behaviour, of_part)["codes"]
+        return known_outputs(behaviour, of_part)["codes"]
     back = turned_back(part, behaviour, of_part, sizes)
     return Interval.exactly(behaviour.finished({"codes": behaviour.last_cast(back)})["codes"])
