@@ -16,9 +16,8 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.kv.arithmetic import F64
 from narrowgauge.reference.kv.attention import Attention, attend, rounded
-from narrowgauge.reference.kv.call import Numbers, is_undone, places_of, query_of, rows_of, sizes_of, turned_back
+from narrowgauge.reference.kv.call import Numbers, places_of, query_of, rows_of, sizes_of
 from narrowgauge.reference.kv.paged import Paged
-from narrowgauge.reference.kv.pages import Sizes
 
 #: behaviour, call, slots -> what the reader of each part is given
 Gather = Callable[[Paged, Coded, Numbers], Mapping[str, tuple[Behaviour, Input]]]
@@ -29,11 +28,10 @@ Scaled = tuple[F64, F64]
 def attended(paged: Paged, x: Coded, gather: Gather) -> Expected:
     """What each sequence's query makes of its tokens, [sequences, query heads × columns of a value head]."""
     assert isinstance(paged.contract, Attend)
-    query, sizes = query_of(paged, x), sizes_of(given_with(x))
-    heads = sizes.heads
+    query, heads = query_of(paged, x), sizes_of(given_with(x)).heads
     found = []
     for sequence, places in enumerate(places_of(x)):
-        parts = {name: _numbers(paged, name, *each, sizes) for name, each in gather(paged, x, places).items()}
+        parts = {name: _scaled(*each, heads) for name, each in gather(paged, x, places).items()}
         (keys, key_scale), (values, value_scale) = _keys_and_values(parts)
         if paged.values_by:
             others = gather(replace(paged, parts=paged.values_by), x, places)
@@ -59,15 +57,6 @@ def _output_columns(query: Coded, rows: Mapping[str, Coded], heads: int) -> int:
     keys = sum(value.shape[1] for name, value in rows.items() if name != "v") // heads
     values = rows["v" if "v" in rows else "latent"].shape[1] // heads
     return query.shape[1] // keys * values
-
-
-def _numbers(paged: Paged, name: str, behaviour: Behaviour, of_part: Input, sizes: Sizes) -> Scaled:
-    """A part as exact numbers, after what its readers turn back."""
-    part = paged.cache.part(name)
-    if not is_undone(part):
-        return _scaled(behaviour, of_part, sizes.heads)
-    back = decode_values(turned_back(part, behaviour, of_part, sizes))
-    return back.reshape(back.shape[0], sizes.heads, -1), np.ones((back.shape[0], sizes.heads))
 
 
 def _scaled(behaviour: Behaviour, of_part: Input, heads: int) -> Scaled:

@@ -71,50 +71,46 @@ class Weights:
 
 
 def weights_of(scores: Scores, tile: int) -> Weights:
-    """Softmax of the scores. ``tile``: a key's way has at most one rescaling for so many keys."""
+    """Softmax of the scores. ``tile``: a key's way has at most one rescaling for so many keys, merges apart."""
     top = scores.value.max(axis=-1, keepdims=True)
     below = scores.value - top
-    error = _logarithms(scores, below, tile)
+    rivals = _rivals(scores)
+    error = _logarithms(scores, below, np.minimum(rivals, -(-below.shape[-1] // tile) + 1))
     total = np.exp(below).sum(axis=-1, keepdims=True)
     gone = below + error < _GONE
-    one = np.where(_surely_largest(scores), _REFERENCE * np.abs(top), np.inf)
+    one = np.where(rivals == 0, _REFERENCE * np.abs(top) + EXP * (top != 0), np.inf)
     return Weights(below - np.log(total), np.where(gone, 0.0, error), total, one, gone)
 
 
-def _logarithms(scores: Scores, below: F64, tile: int) -> F64:
+def _rivals(scores: Scores) -> F64:
+    """Per key how many others may have a larger computed score.
+
+    With none, a key is its tile's maximum: its weight there is exp(0) = 1, or, of a fused product, a power of one
+    rounding of the maximum (``Weights.one``).
+    """
+    shape = scores.value.shape
+    high = np.sort(scores.value + scores.error, axis=-1).reshape(-1, shape[-1])
+    low = (scores.value - scores.error).reshape(-1, shape[-1])
+    above = [shape[-1] - np.searchsorted(h, own, side="right") for h, own in zip(high, low, strict=True)]
+    return np.stack(above).reshape(shape) - (scores.error > 0)
+
+
+def _logarithms(scores: Scores, below: F64, rescalings: F64) -> F64:
     """D: by how much the logarithm of a computed weight may be off.
 
     The score's own error. Subtracting maxima (u) and turning to base 2 (TO_BASE_2): maxima only rise, so the
-    differences on a key's way sum to its distance from the last, |x|, however many there are. EXP for its own
-    exponential, for each rescaling (of a maximum that did not change it is exp(0) = 1) and for a merge. Where a
-    kernel folds the scale into a fused product, dot · c - fl(m · c), u of the maximum, once, since later maxima are
-    subtracted before they are scaled. For lse: LOG and the change of base of log L ≤ log S, u of the sum m + log L,
-    and differences of lse that exceed those of maxima by log S.
+    differences on a key's way sum to its distance from the last, |x|, however many there are. EXP for each exponential
+    on it: its own and those of rescalings have as many larger maxima, each another rival's (of a maximum that did not
+    change it is exp(0) = 1); one more for a merge of means, one for the rounding of a fused product. Where a kernel
+    folds the scale into that, dot · c - fl(m · c), u of the maximum, once, since later maxima are subtracted before
+    they are scaled. For lse: LOG and the change of base of log L ≤ log S, u of the sum m + log L, and differences of
+    lse that exceed those of maxima by log S.
     """
-    count = below.shape[-1]
     reach = scores.error.max(axis=-1, keepdims=True)
     largest = np.abs(scores.value).max(axis=-1, keepdims=True) + reach
-    exponentials = np.where(scores.level[..., None], 1, -(-count // tile) + 1)
-    spread = np.where(scores.level[..., None], 0.0, np.abs(below) + 2 * reach)
-    lse = (LOG + 2 * TO_BASE_2 + 2 * U) * np.log(count) + LOG_ABSOLUTE
-    return np.asarray(
-        (scores.error + (U + TO_BASE_2) * spread + EXP * exponentials + _REFERENCE * largest + lse) * MORE
-    )
-
-
-def _surely_largest(scores: Scores) -> Mask:
-    """Keys that no other can exceed: in their own tile they are the maximum, or equal to it.
-
-    Their weight there is exp(0) = 1, or, of a fused product, the power of one rounding of the maximum (``one``).
-    """
-    high = scores.value + scores.error
-    first = high.argmax(axis=-1, keepdims=True)
-    others = high.copy()
-    np.put_along_axis(others, first, -np.inf, axis=-1)
-    limit = np.where(
-        np.arange(high.shape[-1]) == first, others.max(axis=-1, keepdims=True), high.max(-1, keepdims=True)
-    )
-    return np.asarray(scores.value - scores.error >= limit)
+    steps = (U + TO_BASE_2) * (np.abs(below) + 2 * reach) + EXP * (rescalings + 2)
+    lse = (LOG + 2 * TO_BASE_2 + 2 * U) * np.log(below.shape[-1]) + LOG_ABSOLUTE
+    return np.asarray((scores.error + steps + _REFERENCE * largest + lse) * MORE)
 
 
 @dataclass(frozen=True, eq=False)

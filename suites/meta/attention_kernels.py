@@ -47,7 +47,8 @@ def by_lanes(terms: F64) -> F32:
     """Each of 8 lanes its own in turn, then those in pairs."""
     short = np.zeros((*terms.shape[:-1], -(-terms.shape[-1] // 8) * 8), np.float32)
     short[..., : terms.shape[-1]] = terms
-    return in_pairs(np.cumsum(short.reshape(*terms.shape[:-1], -1, 8), axis=-2, dtype=np.float32)[..., -1, :])
+    lanes = np.cumsum(short.reshape(*terms.shape[:-1], -1, 8), axis=-2, dtype=np.float32)[..., -1, :]
+    return in_pairs(lanes.astype(np.float64))
 
 
 def fused(terms: F64) -> F32:
@@ -91,7 +92,7 @@ def bfloat16(value: F32) -> F32:
 
 
 def float16(value: F32) -> F32:
-    return f32(value.astype(np.float16))
+    return np.asarray(value.astype(np.float16).astype(np.float32))
 
 
 NARROW: dict[str, Callable[[F32], F32]] = {"float32": f32, "bfloat16": bfloat16, "float16": float16}
@@ -148,14 +149,12 @@ class Kernel:
     def __call__(self, query: F64, keys: F64, values: F64) -> F32:
         with np.errstate(all="ignore"):
             scores = self._scores(query, keys)
-            v = f32(values)
+            v, own = f32(values), np.broadcast_to(f32(self.numbers.value_scale), len(values))
             if self.plan.values_scaled == "values":
-                v = v * f32(self.numbers.value_scale)
-            if self.plan.turned:
-                scores, v = scores[:, ::-1], v[::-1]
-            parts = [
-                self._part(scores[:, i], v[i]) for i in np.array_split(np.arange(len(v)), self.plan.splits) if len(i)
-            ]
+                v = v * own[:, None]
+            order = np.arange(len(v))[:: -1 if self.plan.turned else 1]
+            chunks = [i for i in np.array_split(order, self.plan.splits) if len(i)]
+            parts = [self._part(scores[:, i], v[i], own[i]) for i in chunks]
             found = self._merged(parts)
             if self.plan.values_scaled == "end":
                 found = found * f32(self.numbers.value_scale)
@@ -167,7 +166,7 @@ class Kernel:
     def _scores(self, query: F64, keys: F64) -> F32:
         q, k = f32(query), f32(keys)
         if self.plan.scaled == "keys":
-            k = k * f32(self.numbers.key_scale)
+            k = k * f32(self.numbers.key_scale)[..., None]
         if self.plan.scaled == "query":
             q = q * (self.factor if self.plan.power == "folded" else self.scale)
         dot = self.plan.add(q.astype(np.float64)[:, None, :] * k.astype(np.float64)[None])
@@ -197,7 +196,7 @@ class Kernel:
     def _exp2(self, x: F32) -> F32:
         return self._own(moved(np.exp2(x.astype(np.float64)), self.plan.ulps))
 
-    def _divide(self, a: F32, b: F32) -> F32:
+    def _divide(self, a: F32 | np.float32, b: F32 | np.float32) -> F32:
         return moved(np.asarray(f32(a).astype(np.float64) / b), self.plan.divided)
 
     def _weight(self, score: F32, top: F32) -> F32:
@@ -212,7 +211,7 @@ class Kernel:
             return self._exp2((old - new) * self.factor)
         return self._exp2(old - new) if self.plan.power == "folded" else self._exp(old - new)
 
-    def _part(self, scores: F32, values: F32) -> _Part:
+    def _part(self, scores: F32, values: F32, scale: F32) -> _Part:
         tile = self.plan.tile or scores.shape[1]
         part = _Part(
             f32(np.full(len(scores), -np.inf)),
@@ -227,7 +226,7 @@ class Kernel:
             total = self._own(part.total * factor) + self.plan.add(weight.astype(np.float64))
             met = self._divide(weight, total[:, None]) if self.plan.shares else weight
             if self.plan.values_scaled == "weights":
-                met = met * f32(self.numbers.value_scale)
+                met = met * scale[start : start + tile]
             met = NARROW[self.numbers.weights](met)
             products = met.astype(np.float64)[:, None, :] * v.T.astype(np.float64)[None]
             if self.plan.flush:
@@ -282,6 +281,12 @@ PLANS = (
     Plan("8 splits by means, fused", splits=8, tile=1, merge="means", power="fused", add=truncated, ulps=3, divided=2),
     Plan("8 splits by means, folded", splits=8, merge="means", power="folded", add=backwards, ulps=-3, flush=True),
     Plan("64 splits by maxima", splits=64, scaled="keys", values_scaled="values", add=fused, ulps=3, flush=True),
+)
+#: with scales of their own for each token and head, as vLLM's int8 and fp8 caches have them
+TOKENS = (
+    Plan("token scales on scores and weights", values_scaled="weights", tile=16, ulps=3),
+    Plan("token scales on scores and values", values_scaled="values", power="to_base_2", splits=3, merge="means"),
+    Plan("token scales on keys and weights", scaled="keys", values_scaled="weights", tile=32, add=truncated),
 )
 #: for a soft cap: not with the scale folded into anything
 CAPPED = tuple(
