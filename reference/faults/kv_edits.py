@@ -157,11 +157,17 @@ def moved(change: Callable[[Slotted], Numbers]) -> PagedEdit:
         slots = np.where((slots < 0) | (slots >= found.count), NOWHERE, slots)
         return with_given(x, {"slots": int32(slots)})
 
-    def edit(paged: Paged) -> Paged | None:
-        changed = taking(taken)(paged) if writes(paged) else None
+    return where(writes, skipping_negatives(taking(taken)))
+
+
+def skipping_negatives(edit: PagedEdit) -> PagedEdit:
+    """The edit makes padding negative, whatever the engine's rule is."""
+
+    def edited(paged: Paged) -> Paged | None:
+        changed = edit(paged)
         return None if changed is None else replace(changed, slots=SLOTS["negative_skipped"])
 
-    return edit
+    return edited
 
 
 def real(change: Callable[[Numbers, Slotted], Numbers]) -> PagedEdit:

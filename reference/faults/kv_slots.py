@@ -244,7 +244,7 @@ FAULTS = (
     PagedFault(
         "kv_slot.rows_rounded_up",
         "PADTAIL",
-        kv.either(kv.where(lambda p: kv.writes(p) and not p.slots.written, kv.taking(_rounded_up))),
+        kv.where(lambda p: kv.writes(p) and not p.slots.written, kv.skipping_negatives(kv.taking(_rounded_up))),
         "slot 0 is zeros whenever the number of tokens is not a multiple of the kernel's tile",
         "loads behind the last token are masked to 0 and their store is not masked: zeros go to slot 0",
         (),

@@ -31,13 +31,10 @@ def attended(paged: Paged, x: Coded, gather: Gather) -> Expected:
     query, heads = query_of(paged, x), sizes_of(given_with(x)).heads
     found = []
     for sequence, places in enumerate(places_of(x)):
-        parts = {name: _scaled(*each, heads) for name, each in gather(paged, x, places).items()}
-        (keys, key_scale), (values, value_scale) = _keys_and_values(parts)
+        (keys, key_scale), (values, value_scale) = _keys_and_values(gather(paged, x, places), heads)
         if paged.values_by:
-            others = gather(replace(paged, parts=paged.values_by), x, places)
-            _, (values, value_scale) = _keys_and_values(
-                {name: _numbers(paged, name, *each, sizes) for name, each in others.items()}
-            )
+            others = replace(paged, parts=paged.values_by)
+            _, (values, value_scale) = _keys_and_values(gather(others, x, places), heads)
         rule = Attention(softmax_scale(paged.contract, keys.shape[2]), paged.contract.soft_cap, paged.contract.weights)
         for change in paged.attention:
             rule = change(rule, x)
@@ -77,8 +74,9 @@ def _scaled(behaviour: Behaviour, of_part: Input, heads: int) -> Scaled:
     return codes.reshape(shape) * each, np.ones((count, heads))
 
 
-def _keys_and_values(parts: Mapping[str, Scaled]) -> tuple[Scaled, Scaled]:
+def _keys_and_values(gathered: Mapping[str, tuple[Behaviour, Input]], heads: int) -> tuple[Scaled, Scaled]:
     """Of MLA a key is latent and rope, and the value is the latent."""
+    parts = {name: _scaled(*each, heads) for name, each in gathered.items()}
     if "latent" not in parts:
         return parts["k"], parts["v"]
     latent, rope = parts["latent"], parts["rope"]
