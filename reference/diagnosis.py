@@ -17,13 +17,12 @@ from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, KvWrite
 from narrowgauge.contracts.verdict import Explanation
-from narrowgauge.reference.behaviour import Behaviour, promised
+from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.compare import Difference, compare
-from narrowgauge.reference.expected import outputs_of
+from narrowgauge.reference.expected import outputs_of, promised_for
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.interval import Expected
-from narrowgauge.reference.kv.call import sized_to
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.settling import free_rows, settled
 from narrowgauge.reference.listing import origin
@@ -86,7 +85,7 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
 
     A complete one reproduces every output. A partial one is given only where it leaves less than it found.
     """
-    right = _promised(claim, x)
+    right = promised_for(claim, x)
     seen = _Seen(x, got, difference, _free(right, x, got))
     # where rows share a scale, a cut of them is another matrix
     few = seen.cut(_witness(difference)) if right.by_rows else seen
@@ -99,12 +98,6 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
         names = tuple(c.name for c in complete)
         return (Explanation(names, difference.total, 0, _separating_input(claim, complete)),)
     return _partial(singles, seen)
-
-
-def _promised(claim: Claim, x: Coded) -> Behaviour | Paged:
-    """What is promised for this call: of a cache with blocks of its heads' width, so that faults edit those."""
-    right = promised(claim)
-    return sized_to(right, x) if isinstance(right, Paged) else right
 
 
 def _free(right: Behaviour | Paged, x: Coded, got: Mapping[str, Coded]) -> Rows:
