@@ -75,7 +75,7 @@ CACHED = (
         "attend/vllm.flash_fp8+soft_cap:30/float8_e4m3fn/bfloat16",
         "attend/vllm.fp8_token_head/float8_e4m3fn/float32",
         "attend/vllm.fp8_ds_mla/float8_e4m3fn/bfloat16",
-        "attend/vllm.flash_copy/bfloat16/float32",
+        "attend/vllm.flash_copy+scale:0.1875/bfloat16/float32",
     ),
 )
 

@@ -45,6 +45,14 @@ def _value_width(scale: float, paged: Paged, x: Coded) -> float:
     return float(1 / np.sqrt(rows[name].shape[1] // heads))
 
 
+def _key_width_alone(scale: float, paged: Paged, x: Coded) -> float:
+    return float(1 / np.sqrt(_key_width(paged, kv.with_given(x, {}))))
+
+
+def _has_scale(paged: Paged) -> bool:
+    return kv.attends(paged) and getattr(paged.contract, "scale", 0.0) > 0
+
+
 def _no_cap(paged: Paged) -> bool:
     return kv.attends(paged) and getattr(paged.contract, "soft_cap", 0.0) > 0
 
@@ -193,6 +201,14 @@ FAULTS = (
         "attention is a little too sharp or too flat",
         "the root of the width of values is taken, of MLA that of the latent part, where that of keys is right",
         (),
+    ),
+    PagedFault(
+        "kv_attention.softmax_scale_of_width_alone",
+        "ATTENTION",
+        kv.where(_has_scale, _scale(_key_width_alone)),
+        "attention is too sharp or too flat by a constant: long prompts suffer",
+        "the root of the width is taken, where the model has another scale: a factor of the rotation (YaRN) is missing",
+        ("TensorRT-LLM#3675",),
     ),
     PagedFault(
         "kv_attention.factor_of_base_2",
