@@ -23,6 +23,7 @@ from narrowgauge.reference.expected import outputs_of, promised_for
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.interval import Expected
+from narrowgauge.reference.kv.call import Numbers
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.settling import free_rows, settled
 from narrowgauge.reference.listing import origin
@@ -57,7 +58,7 @@ class _Seen:
     x: Coded
     got: Mapping[str, Coded]
     difference: Difference
-    free: Rows  #: slots of a cache of which nobody may ask what they hold
+    free: Numbers  #: slots of a cache of which nobody may ask what they hold
 
     def cut(self, rows: Rows) -> _Seen:
         """Some rows of it. What has no rows of x stays as it is."""
@@ -100,10 +101,10 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
     return _partial(singles, seen)
 
 
-def _free(right: Behaviour | Paged, x: Coded, got: Mapping[str, Coded]) -> Rows:
+def _free(right: Behaviour | Paged, x: Coded, got: Mapping[str, Coded]) -> Numbers:
     if not isinstance(right, Paged) or not isinstance(right.contract, KvWrite):
-        return np.zeros(0, np.intp)
-    return free_rows(right, x, next(iter(got.values())).shape[0]).astype(np.intp)
+        return np.zeros(0, np.int32)
+    return free_rows(right, x, next(iter(got.values())).shape[0])
 
 
 def _complete(survivors: Iterable[_Candidate], seen: _Seen) -> list[_Candidate]:

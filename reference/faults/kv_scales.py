@@ -43,7 +43,8 @@ def _in_one(writer: str, reader: str, of_all: str, part: int) -> PagedEdit:
     def edit(behaviour: Behaviour) -> Behaviour | None:
         two_levels = behaviour.recipe is not None and "global_scale" in behaviour.recipe.inputs
         names = _OF_ALL[of_all] if two_levels else (writer, reader)
-        return _EDITS[names[behaviour.reads]](behaviour)
+        edited: Behaviour | None = _EDITS[names[behaviour.reads]](behaviour)
+        return edited
 
     return kv.where(_scaled_alike, kv.parts(edit, part))
 
@@ -64,13 +65,13 @@ def _exchanged(new: Callable[[Coded, Coded], tuple[Coded, Coded]]) -> PagedEdit:
         return [(n, other + n.removeprefix(one)) for n in names if n.startswith(one)]
 
     def taken(paged: Paged, x: Input) -> Coded:
-        changed = {}
+        changed: dict[str, Coded] = {}
         for pair in pairs(paged, kv.given_scales(paged, x) or filter(kv.is_scale, kv.kept(paged))):
             changed.update(zip(pair, new(*(x.given[n] for n in pair)), strict=True))
         return kv.with_given(x, changed)
 
     def stored(paged: Paged, outputs: Expected, x: Input) -> Expected:
-        changed = {}
+        changed: Expected = {}
         for pair in pairs(paged, filter(kv.is_scale, kv.kept(paged))):
             low, high = (new(*(getattr(outputs[n], end) for n in pair)) for end in ("low", "high"))
             changed.update({n: Interval(*ends) for n, *ends in zip(pair, low, high, strict=True)})
@@ -105,7 +106,8 @@ def _last_head(name: str, value: Coded, x: Input) -> Coded:
 
 def _of_the_first_call(name: str, value: Coded, x: Input) -> Coded:
     numbers = SCALES[name.split("_")[0]]
-    return Coded(value.format, np.resize(np.float32(numbers), value.shape).view(np.uint32))
+    chosen = np.resize(np.array(numbers, np.float32), value.data.size).reshape(value.shape)
+    return Coded(value.format, chosen.view(np.uint32))
 
 
 def _times(factor: float) -> Callable[[str, Coded, Input], Coded]:
@@ -239,7 +241,9 @@ FAULTS = (
     PagedFault(
         "kv_scale.last_head_for_all",
         "GRANULARITY",
-        _given_scales(_last_head, lambda p: any(part.per_head for part in p.cache.parts) and (kv.reads(p) or _given(p))),
+        _given_scales(
+            _last_head, lambda p: any(part.per_head for part in p.cache.parts) and (kv.reads(p) or _given(p))
+        ),
         "right in the last head alone",
         "the scales of heads are written to one place, and the last one stays",
         (),

@@ -26,7 +26,7 @@ from narrowgauge.reference.faults import (
     tails,
     zeros,
 )
-from narrowgauge.reference.faults.fault import Fault, PagedFault
+from narrowgauge.reference.faults.fault import AnyFault
 
 #: in this order faults that cannot be told apart are named
 _FAMILIES = (
@@ -35,10 +35,10 @@ _FAMILIES = (
     kv_scales, kv_layouts, kv_slots, kv_pages, kv_attention,
 )  # fmt: skip
 
-FAULTS: dict[str, Fault | PagedFault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}
+FAULTS: dict[str, AnyFault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}
 
 
-def fault_named(name: str) -> Fault | PagedFault:
+def fault_named(name: str) -> AnyFault:
     """The fault of that name. Raises ``BadInput`` with near names."""
     if name not in FAULTS:
         raise unknown("fault", name, FAULTS)

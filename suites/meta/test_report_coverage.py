@@ -12,7 +12,7 @@ import pytest
 import narrowgauge
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.reference.faults.applicability import applicability
-from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import case_named
 
@@ -245,13 +245,13 @@ def test_what_a_row_names_exists(row: Row) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
-def test_a_report_of_a_fault_stands_in_a_row_with_that_fault(fault: Fault) -> None:
+def test_a_report_of_a_fault_stands_in_a_row_with_that_fault(fault: AnyFault) -> None:
     for report in fault.reports:
         rows = [row for row in ANSWERED if report in row.reports]
         assert not rows or any(fault.name in row.faults for row in rows), report
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda f: f.name)
-def test_a_fault_is_reported_somewhere(fault: Fault) -> None:
+def test_a_fault_is_reported_somewhere(fault: AnyFault) -> None:
     """By its own reports, or by a row that bundles it with others; or it is listed as known from no report."""
     assert (bool(fault.reports) or any(fault.name in row.faults for row in OF_REPORTS)) != (fault.name in UNREPORTED)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
 
 pytestmark = pytest.mark.meta
@@ -155,7 +155,7 @@ SAYS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda f: f.name)
-def test_a_report_says_what_the_fault_says(fault: Fault) -> None:
+def test_a_report_says_what_the_fault_says(fault: AnyFault) -> None:
     for report in fault.reports:
         assert re.fullmatch(r"[\w./-]+#\d+|.+, (measured|read)", report)
         assert fault.name in SAYS[report]
