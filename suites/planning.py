@@ -41,7 +41,7 @@ class Planned:
     @property
     def view(self) -> View:
         """How the inputs lie in memory; vectors and generated ones in the plain way."""
-        return next((c.view for c in CASES if c.name == self.case), "contiguous")
+        return next((c.view for c in CASES if (c.name, c.operation) == (self.case, self.claim.operation)), "contiguous")
 
     @property
     def subject(self) -> str:

@@ -174,7 +174,8 @@ def test_what_a_row_names_exists(row: Row) -> None:
     assert len(row.faults) == len(set(row.faults))
     assert set(row.waivers) <= WAIVED
     for name, text in row.cases:
-        claim, case = Claim.parse(text), case_named(name)
+        claim = Claim.parse(text)
+        case = case_named(name, claim.operation)
         assert case.operation == claim.operation
         assert case.applies(claim)
         shown = [fault for fault in row.faults if (found := applicability(fault, claim)) and found.state == "shows"]
