@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from narrowgauge.contracts.cache import Slots
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.kernels import Plugged
@@ -52,7 +53,7 @@ def cut(claim: Claim, x: Coded, indices: Sequence[tuple[int, ...]]) -> Input | N
     block = sizes_of(given_with(x)).block
     if isinstance(claim.contract, KvWrite):
         tokens, slot = _tokens(claim, x, [index[0] for index in indices])
-        return None if tokens is None else _one_slot(x, tokens, slot, block)
+        return None if tokens is None else _one_slot(x, tokens, slot, block, paged_behaviour(claim).slots)
     lengths = numbers(given_with(x), "lengths").ravel()
     if isinstance(claim.contract, Attend):
         sequence = min((index[0] for index in indices), key=lambda each: int(lengths[each]))
@@ -75,13 +76,13 @@ def _tokens(claim: Claim, x: Coded, rows: list[int]) -> tuple[Places | None, int
     return (few if few.size and not paged.slots.written else None), rows[0]
 
 
-def _one_slot(x: Coded, tokens: Places, slot: int, block: int) -> Input:
+def _one_slot(x: Coded, tokens: Places, slot: int, block: int, rule: Slots) -> Input:
     given = given_with(x)
     count = next(value.shape[0] for name, value in given.items() if name.startswith(HELD))
     pages = _with_another([slot // block], count // block)
     rows = (pages[:, None] * block + np.arange(block)).ravel()
     moved = numbers(given, "slots")[:, tokens]
-    moved = np.where(moved == slot, (len(pages) - 1) * block + slot % block, moved)
+    moved = np.where(is_padding(rule, moved), moved, (len(pages) - 1) * block + slot % block)
     kept = {name: value for name, value in given.items() if not name.startswith(HELD)}
     kept = {
         n: v.take(tokens) if v.shape[0] == x.shape[0] and n not in ("slots", "sizes") else v for n, v in kept.items()

@@ -11,12 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from narrowgauge.contracts.coded import Input
 from narrowgauge.contracts.kernels import Plugged
+from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
+from narrowgauge.reference.expected import expected
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.suites import script_lines
 from narrowgauge.suites.judging import Judged, run_cell
+from narrowgauge.suites.kv_scripts import cut
 from narrowgauge.suites.meta.marks import needs_torch
 from narrowgauge.suites.planning import Planned
 
@@ -207,3 +211,48 @@ def test_numbers_are_spelled_without_loss(data: np.typing.NDArray[np.integer]) -
     assert len(spelled) < 140 + 2.3 * data.nbytes
     if data.dtype == np.uint16 and data.size == 360:
         assert spelled == 'np.frombuffer(bytes.fromhex("c17fc17f") * 180, "<u2").reshape([40, 9])'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kv_write/vllm.flash_fp8_rope/bfloat16/float8_e4m3fn",
+        "kv_write/vllm.int4_token_head/float16/uint4",
+        "kv_write/vllm.fp8_ds_mla/bfloat16/float8_e4m3fn",
+        "kv_write/sglang.mxfp8/bfloat16/float8_e4m3fn",
+        "kv_write/sglang.copy/bfloat16/bfloat16",
+        "kv_read/vllm.nvfp4/float4_e2m1fn/bfloat16",
+        "kv_read/sglang.dsa/float8_e4m3fn/bfloat16",
+        "attend/vllm.int8_token_head/int8/bfloat16",
+    ],
+)
+def test_a_call_that_is_cut_gives_the_same(text: str) -> None:
+    """A token's rows of a cache, or of what is read, are those that they were in the whole call."""
+    claim = Claim.parse(text)
+    call = case_named("repeated" if claim.operation == "kv_write" else "permuted", claim.operation).inputs(claim)
+    assert isinstance(call, Input)
+    whole = expected(claim, call)
+    if claim.operation == "kv_write":
+        slots = call.given["slots"].data.view(np.int32).ravel()
+        block = call.given["sizes"].data.view(np.int32).ravel()[1]
+        for slot in (slots[0], slots[1], slots[4]):  # the last one of the cache; two tokens of one slot, twice
+            part = cut(claim, call, [(int(slot), 0)])
+            assert part is not None
+            assert part.shape[0] == np.count_nonzero(slots == slot)
+            found = expected(claim, part)
+            for name, interval in whole.items():
+                assert found[name].low.shape[0] == 2 * block
+                np.testing.assert_array_equal(
+                    found[name].low.data[block + slot % block], interval.low.data[slot], strict=True
+                )
+        return
+    lengths = call.given["lengths"].data.view(np.int32).ravel()
+    past = np.cumsum(lengths)
+    for sequence in np.flatnonzero(lengths > 3 if claim.operation == "kv_read" else lengths >= 0):
+        row = int(past[sequence] - 2) if claim.operation == "kv_read" else int(sequence)
+        part = cut(claim, call, [(row, 0)])
+        assert part is not None
+        found = expected(claim, part)
+        for name, interval in whole.items():
+            np.testing.assert_array_equal(found[name].low.data[-1], interval.low.data[row], strict=True)
+            np.testing.assert_array_equal(found[name].high.data[-1], interval.high.data[row], strict=True)
