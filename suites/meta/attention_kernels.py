@@ -162,6 +162,9 @@ class Kernel:
     def _own(self, value: F32) -> F32:
         return flushed(value) if self.plan.flush else value
 
+    def _vanishing(self, products: F64) -> F64:
+        return np.where(np.abs(products) < 2.0**-126, 0.0, products) if self.plan.flush else products
+
     def _scores(self, query: F64, keys: F64) -> F32:
         q, k = f32(query), f32(keys)
         if self.plan.scaled == "keys":
@@ -171,7 +174,7 @@ class Kernel:
         products = q.astype(np.float64)[:, None, :] * k.astype(np.float64)[None]
         if self.numbers.products != "float32":
             products = NARROW[self.numbers.products](f32(products)).astype(np.float64)
-        dot = self.plan.add(products)
+        dot = self.plan.add(self._vanishing(products))
         if self.plan.power == "fused" or self.plan.scaled == "query":
             return dot
         score = dot * (self.factor if self.plan.power == "folded" else self.scale)
@@ -228,9 +231,8 @@ class Kernel:
                 met = met * scale[start : start + tile]
             met = NARROW[self.numbers.weights](met)
             products = met.astype(np.float64)[:, None, :] * v.T.astype(np.float64)[None]
-            if self.plan.flush:
-                products = np.where(np.abs(products) < 2.0**-126, 0.0, products)
-            part = _Part(top, total, self._own(part.values * factor[:, None]) + self.plan.add(products))
+            added = self.plan.add(self._vanishing(products))
+            part = _Part(top, total, self._own(part.values * factor[:, None]) + added)
         return part
 
     def _merged(self, parts: list[_Part]) -> F32:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from narrowgauge.reference.kv.attention import Attention, attend
+from narrowgauge.reference.kv.attention import attend
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.scores import scores_of
 from narrowgauge.reference.kv.weighing import weights_of
 from narrowgauge.reference.noise import noise
@@ -90,6 +91,7 @@ def rules(numbers: Numbers, plan: Plan) -> Attention:
         tile=max(1, plan.tile),
         tanh="instruction" if plan.tanh == "instruction" else "function",
         products=numbers.products,
+        scaled_first=plan.scaled != "score",
     )
 
 
@@ -166,7 +168,7 @@ def test_the_exact_result_lies_inside(cap: float) -> None:
 def test_weights_are_exact() -> None:
     """To float64's own errors, over 100 powers of e."""
     q, k, _ = inputs(12, 16, 3)["large scores"]
-    scores = scores_of(q[None], k[None], np.full((1, 1, 12), 0.25), 0.0, "ieee", "function")
+    scores = scores_of(q[None], k[None], np.full((1, 1, 12), 0.25), Attention(0.25))
     found = weights_of(scores, 1).exact[0]
     for head in range(3):
         exact = attention(q[head].tolist(), k.tolist(), np.eye(12).tolist(), 0.25)

@@ -10,7 +10,8 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.arithmetic import Rounding, coded, digits, grid, rounding_to
-from narrowgauge.reference.kv.attention import Attention, attend, rounded
+from narrowgauge.reference.kv.attention import attend, rounded
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers
 from narrowgauge.suites.meta.attention_plans import PLANS
 from narrowgauge.suites.meta.second_attention import attention

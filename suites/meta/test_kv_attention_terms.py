@@ -17,7 +17,8 @@ import pytest
 
 from narrowgauge.reference.kv import scores, weighing
 from narrowgauge.reference.kv.arithmetic import SUMS, TANH, Rounding
-from narrowgauge.reference.kv.attention import Attention, attend
+from narrowgauge.reference.kv.attention import attend
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers, Plan
 
 pytestmark = pytest.mark.meta
@@ -89,6 +90,30 @@ def dot(small: float) -> Case:
         "unit of all products": ((scores, "grid", lambda value: np.abs(value).max(axis=-1)),),
     }
     return Case(Plan("in turn"), Numbers(16.0), keys, np.eye(2), without)
+
+
+def cancelling() -> Case:
+    """The same, and -1 in the end: what is left is twice what it should be."""
+    keys = np.zeros((2, 64))
+    keys[0] = float(np.float32(1.01 * U))
+    keys[0, [0, 63]] = 1, -1
+    without: dict[str, Patches] = {
+        "magnitudes of products": ((scores, "SUMS", {name: replace(each, add=0.0) for name, each in SUMS.items()}),)
+    }
+    return Case(Plan("in turn"), Numbers(2.0**20), keys, np.eye(2), without)
+
+
+def small_products() -> Case:
+    """A product of 2^-127 is flushed; scaled, it would be 1/2."""
+    without: dict[str, Patches] = {"underflow of products": ((scores, "TINY", 0.0),)}
+    return Case(
+        Plan("at once", flush=True),
+        Numbers(2.0**126),
+        column(2.0**-70, 0),
+        np.eye(2),
+        without,
+        np.full((1, 1), 2.0**-57),
+    )
 
 
 def products() -> Case:
@@ -182,6 +207,8 @@ def by_instruction() -> Case:
 CASES = {
     "dot": dot(U),
     "dot, rounded up": dot(float(np.float32(1.01 * U))),
+    "cancelling": cancelling(),
+    "small products": small_products(),
     "products": products(),
     "rising": rising(),
     "sums": sums(),
