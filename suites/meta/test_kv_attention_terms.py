@@ -100,7 +100,7 @@ def cancelling() -> Case:
     without: dict[str, Patches] = {
         "magnitudes of products": ((scores, "SUMS", {name: replace(each, add=0.0) for name, each in SUMS.items()}),)
     }
-    return Case(Plan("in turn"), Numbers(2.0**20), keys, np.eye(2), without)
+    return Case(Plan("in turn"), Numbers(2.0**17), keys, np.eye(2), without)
 
 
 def small_products() -> Case:
