@@ -19,7 +19,7 @@ from narrowgauge.reference.kv import scores, weighing
 from narrowgauge.reference.kv.arithmetic import SUMS, TANH, Rounding
 from narrowgauge.reference.kv.attention import attend
 from narrowgauge.reference.kv.rule import Attention
-from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers, Plan
+from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers, Plan, of_fp8
 
 pytestmark = pytest.mark.meta
 
@@ -38,6 +38,7 @@ class Case:
     without: dict[str, Patches]  #: by term, what takes it away
     query: F64 | None = None
     tanh: str = "function"
+    sums: str = "ieee"
 
     def inside(self) -> bool:
         query = np.ones((1, self.keys.shape[1])) if self.query is None else self.query
@@ -47,7 +48,7 @@ class Case:
             numbers.soft_cap,
             numbers.weights,
             shares=plan.shares,
-            sums="ieee",
+            sums=self.sums,
             tanh=self.tanh,
             products=numbers.products,
             tile=plan.tile or len(self.keys),
@@ -159,6 +160,16 @@ def narrow(weights: str) -> Case:
     return Case(Plan("at once"), Numbers(1.0, weights=weights), column(0, -1.1), np.eye(2), without)
 
 
+def of_fp8_sums() -> Case:
+    """Hopper's unit drops what lies 13 bits below: 64 keys of equal weight, one value 2^14 times the others."""
+    values = np.full((64, 1), 1.0)
+    values[0] = 2.0**14
+    without: dict[str, Patches] = {"bits of fp8 sums": ((weighing, "SUMS", dict.fromkeys(SUMS, SUMS["matrix_unit"])),)}
+    plan = Plan("13 bits", add=of_fp8)
+    numbers = Numbers(1.0, weights="float8_e4m3fn")
+    return Case(plan, numbers, np.zeros((64, 1)), values, without, sums="fp8_matrix_unit")
+
+
 def vanishing() -> Case:
     """e^-18 is below half the smallest float16."""
     without: dict[str, Patches] = {
@@ -214,6 +225,7 @@ CASES = {
     "sums": sums(),
     "bfloat16": narrow("bfloat16"),
     "float16": narrow("float16"),
+    "sums of fp8": of_fp8_sums(),
     "vanishing": vanishing(),
     "flushing": flushing(),
     "capped": capped(),
