@@ -117,6 +117,14 @@ def small_products() -> Case:
     )
 
 
+def alike() -> Case:
+    """The same dot product, out of two products that are flushed, and out of one that is not."""
+    keys = np.array([[2.0**-70, 2.0**-70], [2.0**-69, 0]])
+    without: dict[str, Patches] = {"underflow of equal products": ((scores, "TINY", 0.0),)}
+    plan, numbers = Plan("at once", flush=True), Numbers(2.0**126)
+    return Case(plan, numbers, keys, np.eye(2), without, np.full((1, 2), 2.0**-57))
+
+
 def products() -> Case:
     """Every product is rounded up by nearly half an ulp of bfloat16; d digits and d digits make 2 d."""
     keys = np.zeros((2, 16))
@@ -220,6 +228,7 @@ CASES = {
     "dot, rounded up": dot(float(np.float32(1.01 * U))),
     "cancelling": cancelling(),
     "small products": small_products(),
+    "alike": alike(),
     "products": products(),
     "rising": rising(),
     "sums": sums(),
