@@ -117,6 +117,15 @@ def small_products() -> Case:
     )
 
 
+def float16_products() -> Case:
+    """2^-26 is 0 in float16; scaled, it would be 1/2."""
+    without: dict[str, Patches] = {
+        "underflow of float16": ((scores, "rounding_to", lambda name: Rounding(2.0**-11, 0.0, np.inf)),)
+    }
+    numbers = Numbers(2.0**25, products="float16")
+    return Case(Plan("at once"), numbers, column(2.0**-26, 0), np.eye(2), without)
+
+
 def alike() -> Case:
     """The same dot product, out of two products that are flushed, and out of one that is not."""
     keys = np.array([[2.0**-70, 2.0**-70], [2.0**-69, 0]])
@@ -228,6 +237,7 @@ CASES = {
     "dot, rounded up": dot(float(np.float32(1.01 * U))),
     "cancelling": cancelling(),
     "small products": small_products(),
+    "products in float16": float16_products(),
     "alike": alike(),
     "products": products(),
     "rising": rising(),
