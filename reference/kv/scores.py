@@ -57,12 +57,10 @@ def scores_of(query: F64, keys: F64, scale: F64, rule: Attention) -> Scores:
     value = dot * scale
     reach = np.where(exact, np.abs(dot) * np.expm1(_SCALINGS), size * summed + narrow.lost * width) * np.abs(scale)
     reach += TINY * ((width + 1) * np.abs(scale) + 1)
-    same = (exact & (value == value[..., :1])).all(axis=-1, keepdims=True) | (size == 0)
-    reach = np.where(same, 0.0, reach)
+    same = ((exact | (size == 0)) & (value == value[..., :1])).all(axis=-1, keepdims=True)
     if rule.soft_cap:
         value, reach = _capped(value, reach, rule.soft_cap, TANH[rule.tanh])
-        reach = np.where(same.all(axis=-1, keepdims=True), 0.0, reach)
-    return Scores(value, reach)
+    return Scores(value, np.where(same, 0.0, reach))
 
 
 def _capped(value: F64, reach: F64, cap: float, relative: float) -> tuple[F64, F64]:

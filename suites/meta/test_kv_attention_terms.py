@@ -78,9 +78,9 @@ def _part_of(function: Callable[..., Any], part: int, value: float) -> Callable[
     return changed
 
 
-def dot(small: float) -> Case:
-    """63 products of about 2^-24 vanish or grow one after the other beside 1; the score is 16 times that."""
-    keys = np.zeros((2, 64))
+def dot(small: float, width: int = 64, cap: float = 0.0) -> Case:
+    """Products of about 2^-24 vanish or grow one after the other beside 1; the score is 16 times that."""
+    keys = np.zeros((2, width))
     keys[0] = small
     keys[0, 0] = 1
     no_sum = {name: replace(each, add=0.0) for name, each in SUMS.items()}
@@ -90,10 +90,23 @@ def dot(small: float) -> Case:
         "bits of an exact sum": ((scores, "SUMS", all_exact),),
         "unit of all products": ((scores, "grid", lambda value: np.abs(value).max(axis=-1)),),
     }
-    return Case(Plan("in turn"), Numbers(16.0), keys, np.eye(2), without)
+    if cap:
+        capped = scores._capped
+        without = {
+            "error of a score that is capped": ((scores, "_capped", lambda s, e, *more: capped(s, 0 * e, *more)),)
+        }
+    return Case(Plan("in turn"), Numbers(16.0, cap), keys, np.eye(2), without)
 
 
-def cancelling() -> Case:
+def far_below() -> Case:
+    """A weight of e^-70 is a number as any other: the same error of a dot product shows."""
+    keys = np.zeros((2, 64))
+    keys[1] = -U
+    keys[1, 0] = -1
+    return Case(Plan("in turn"), Numbers(70.0), keys, np.eye(2), {"what is gone": ((weighing, "_GONE", -60.0),)})
+
+
+def cancelling(cap: float) -> Case:
     """The same, and -1 in the end: what is left is twice what it should be."""
     keys = np.zeros((2, 64))
     keys[0] = float(np.float32(1.01 * U))
@@ -101,7 +114,7 @@ def cancelling() -> Case:
     without: dict[str, Patches] = {
         "magnitudes of products": ((scores, "SUMS", {name: replace(each, add=0.0) for name, each in SUMS.items()}),)
     }
-    return Case(Plan("in turn"), Numbers(2.0**17), keys, np.eye(2), without)
+    return Case(Plan("in turn"), Numbers(2.0**17, cap), keys, np.eye(2), without)
 
 
 def small_products() -> Case:
@@ -235,7 +248,10 @@ def by_instruction() -> Case:
 CASES = {
     "dot": dot(U),
     "dot, rounded up": dot(float(np.float32(1.01 * U))),
-    "cancelling": cancelling(),
+    "dot, capped": dot(U, 512, 16.0),
+    "far below": far_below(),
+    "cancelling": cancelling(0.0),
+    "cancelling, capped": cancelling(1.0),
     "small products": small_products(),
     "products in float16": float16_products(),
     "alike": alike(),
