@@ -34,44 +34,45 @@ from narrowgauge.kernels_under_test.triton_steps import bits, real, to_bfloat16
 from narrowgauge.kernels_under_test.triton_targets import BOUNDS, SOFT
 from narrowgauge.kernels_under_test.triton_tiling import amax_of, elements_of, groups_of
 
-#: what becomes of padding: skipped, by either rule; or written to slot 0 as any other token
-SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL = "skip_negative", "skip_zero", "write_all"
+@dataclass(frozen=True)
+class Rule:
+    """What becomes of padding."""
+
+    padding: str  #: which slot numbers are padding, by a name of kv_checks.py
+    lowest: int  #: the first slot that is written to
+
+
+SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL = Rule(NEGATIVE, 0), Rule(ZERO, 1), Rule(ZERO, 0)
 
 
 @triton.jit
-def slots_of(slots, token, tokens, RULE: tl.constexpr):
+def slots_of(slots, token, tokens, lowest):
     """The slot of each token, int64, and whether anything is written there."""
-    exists = token < tokens
-    slot = tl.load(slots + token, exists, other=-1).to(tl.int64)
-    if RULE == "skip_zero":
-        return slot, exists & (slot > 0)
-    else:
-        return slot, exists & (slot >= 0)
+    slot = tl.load(slots + token, token < tokens, other=-1).to(tl.int64)
+    return slot, (token < tokens) & (slot >= lowest)
 
 
 @triton.jit
-def offset_of(slot, head, column, block, s0, s1, s2, s3, s4, s5, PLACES: tl.constexpr, COLUMNS: tl.constexpr):
-    """Where an element stands in a view of six axes, whose strides are given. All are int64."""
+def offset_of(slot, head, column, block, s0, s1, s2, s3, s4, s5, places, columns):
+    """Where an element stands in a view of six axes, whose strides are given. ``column`` is int32, the others int64."""
     place = slot % block
-    page = slot // block * s0 + place // PLACES * s1 + place % PLACES * s2
-    return page + head * s3 + column // COLUMNS * s4 + column % COLUMNS * s5
+    page = slot // block * s0 + place // places * s1 + place % places * s2
+    return page + head * s3 + (column // columns).to(tl.int64) * s4 + (column % columns).to(tl.int64) * s5
 
 
 @triton.jit(
     do_not_specialize=[
         "tokens", "groups", "per_token", "size", "width", "token_stride", "head_stride", "block",
         "c0", "c1", "c2", "c3", "c4", "c5", "s0", "s1", "s2", "s3", "s4", "s5", "given_stride",
-        "rotated_columns", "angle_stride",
+        "code_places", "code_columns", "scale_places", "scale_columns", "rotated_columns", "angle_stride", "lowest",
     ]
 )  # fmt: skip
 def write_groups(
     x, slots, codes, scales, given, whole, beside, positions, tokens, groups, per_token, size, width, token_stride,
     head_stride, column_stride, block, c0, c1, c2, c3, c4, c5, s0, s1, s2, s3, s4, s5, given_stride,
-    rotated_columns, angle_stride, bound,
-    RECIPE: tl.constexpr, CODE: tl.constexpr, RULE: tl.constexpr, FIRST: tl.constexpr, ROUNDED: tl.constexpr,
-    NAN: tl.constexpr, BF16: tl.constexpr, PACK: tl.constexpr, CODE_PLACES: tl.constexpr, CODE_COLUMNS: tl.constexpr,
-    SCALE_PLACES: tl.constexpr, SCALE_COLUMNS: tl.constexpr, GROUPS: tl.constexpr, WIDTH: tl.constexpr,
-    TURNS: tl.constexpr,
+    code_places, code_columns, scale_places, scale_columns, rotated_columns, angle_stride, lowest, bound,
+    RECIPE: tl.constexpr, CODE: tl.constexpr, FIRST: tl.constexpr, ROUNDED: tl.constexpr, NAN: tl.constexpr,
+    BF16: tl.constexpr, PACK: tl.constexpr, GROUPS: tl.constexpr, WIDTH: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     """GROUPS groups of ``size`` elements a program; a head has ``width``, a whole number of groups.
 
@@ -82,7 +83,7 @@ def write_groups(
     group = tl.program_id(0).to(tl.int64) * GROUPS + tl.arange(0, GROUPS)[:, None]
     token, first = group // per_token, group % per_token * size
     head, start = first // width, first % width
-    slot, kept = slots_of(slots, token, tokens, RULE)
+    slot, kept = slots_of(slots, token, tokens, lowest)
     within = tl.arange(0, WIDTH)[None, :]
     mask = kept & (within < size)
     row = token * token_stride + head * head_stride
@@ -115,31 +116,33 @@ def write_groups(
         shifted = code << (within % PACK * (8 // PACK)).to(tl.int32)
         code = tl.sum(tl.reshape(shifted, (GROUPS, WIDTH // PACK, PACK)), 2)
         unit = tl.arange(0, WIDTH // PACK)[None, :]
-    column = start // PACK + unit
-    to = offset_of(slot, head, column, block, c0, c1, c2, c3, c4, c5, CODE_PLACES, CODE_COLUMNS)
+    column = (start // PACK).to(tl.int32) + unit
+    to = offset_of(slot, head, column, block, c0, c1, c2, c3, c4, c5, code_places, code_columns)
     tl.store(codes + to, code.to(codes.dtype.element_ty), kept & (unit < size // PACK))
     if scales is not None:
-        to = offset_of(slot, head, start // size, block, s0, s1, s2, s3, s4, s5, SCALE_PLACES, SCALE_COLUMNS)
+        column = (start // size).to(tl.int32)
+        to = offset_of(slot, head, column, block, s0, s1, s2, s3, s4, s5, scale_places, scale_columns)
         tl.store(scales + to, scale.to(scales.dtype.element_ty), kept)
 
 
 @triton.jit(
     do_not_specialize=[
-        "tokens", "rows", "heads", "width", "token_stride", "head_stride", "block", "c0", "c1", "c2", "c3", "c4", "c5"
+        "tokens", "rows", "heads", "width", "token_stride", "head_stride", "block", "c0", "c1", "c2", "c3", "c4", "c5",
+        "places", "columns", "lowest",
     ]
 )  # fmt: skip
 def copy_rows(
     x, slots, codes, tokens, rows, heads, width, token_stride, head_stride, column_stride, block,
-    c0, c1, c2, c3, c4, c5,
-    RULE: tl.constexpr, PLACES: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    c0, c1, c2, c3, c4, c5, places, columns, lowest,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """ROWS heads of tokens a program, bit for bit."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     token, head, column = row // heads, row % heads, tl.arange(0, WIDTH)[None, :]
-    slot, kept = slots_of(slots, token, tokens, RULE)
+    slot, kept = slots_of(slots, token, tokens, lowest)
     mask = kept & (column < width)
     pattern = tl.load(x + token * token_stride + head * head_stride + column * column_stride, mask, other=0)
-    to = offset_of(slot, head, column, block, c0, c1, c2, c3, c4, c5, PLACES, COLUMNS)
+    to = offset_of(slot, head, column, block, c0, c1, c2, c3, c4, c5, places, columns)
     tl.store(codes + to, pattern, mask)
 
 
@@ -204,7 +207,7 @@ def write(slots, *parts, rule=SKIP_NEGATIVE):
     count = count_of(first.view)
     for part in parts:
         part.check(first)
-    check_slots(slots, first.x.shape[0], count, NEGATIVE if rule == SKIP_NEGATIVE else ZERO)
+    check_slots(slots, first.x.shape[0], count, rule.padding)
     slots = last_of_each(slots, count)
     for part in parts:
         if part.x.numel():
@@ -217,7 +220,7 @@ def _copy(slots, part, rule):
     tile, wide = groups_of(tokens * heads, width)
     copy_rows[(triton.cdiv(tokens * heads, tile),)](
         x, slots, view, tokens, tokens * heads, heads, width, *x.stride(), block_of(view), *view.stride(),
-        rule, view.shape[2], view.shape[5], tile, wide,
+        view.shape[2], view.shape[5], rule.lowest, tile, wide,
     )  # fmt: skip
 
 
@@ -234,9 +237,9 @@ def _quantize(slots, part, rule):
     write_groups[(triton.cdiv(tokens * per_token, tile),)](
         loaded, slots, view, None if scales is None else patterns(scales), part.given, part.whole, beside,
         part.positions, tokens, tokens * per_token, per_token, part.group, width, *loaded.stride(), block_of(view),
-        *view.stride(), *at.stride(), given_stride, turned, per_position, part.bound or BOUNDS[part.format],
-        part.recipe, part.code or SOFT[part.format], rule, part.first, ROUND[part.x.dtype], part.nan, bf16, part.pack,
-        view.shape[2], view.shape[5], at.shape[2], at.shape[5], tile, wide,
-        (width & -width).bit_length() - 1,
+        *view.stride(), *at.stride(), given_stride, view.shape[2], view.shape[5], at.shape[2], at.shape[5],
+        turned, per_position, rule.lowest, part.bound or BOUNDS[part.format],
+        part.recipe, part.code or SOFT[part.format], part.first, ROUND[part.x.dtype] if turned else None, part.nan,
+        bf16, part.pack, tile, wide, (width & -width).bit_length() - 1 if part.first == "hadamard" else 0,
         enable_fp_fusion=False,  # int8 and int4 round a product before they add to it
     )  # fmt: skip

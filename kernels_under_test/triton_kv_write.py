@@ -187,7 +187,7 @@ def triton_soft_kv_mla_fp8(x, format, rope, slot_mapping, kv_cache, latent_scale
     write(slot_mapping, *_latent(x, rope, kv_cache, divided, format, latent_scale))
 
 
-@soft("plain.fp8_tensor", E5M2FNUZ, FLOAT32)
+@soft("plain.fp8_tensor", E5M2FNUZ)
 def triton_soft_kv_plain(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     by_scale(slot_mapping, (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale), format)
 
