@@ -34,6 +34,7 @@ from narrowgauge.kernels_under_test.triton_steps import bits, real, to_bfloat16
 from narrowgauge.kernels_under_test.triton_targets import BOUNDS, SOFT
 from narrowgauge.kernels_under_test.triton_tiling import amax_of, elements_of, groups_of
 
+
 @dataclass(frozen=True)
 class Rule:
     """What becomes of padding."""

@@ -111,7 +111,7 @@ def by_scale(slots, k, v, format, recipe=divided, code=None, per_head=False, rul
     )
 
 
-@soft("vllm.flash_fp8", (*E4M3, *E5M2), FLOAT32)
+@soft("vllm.flash_fp8", E4M3, FLOAT32)
 def triton_soft_kv_fp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     by_scale(slot_mapping, (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale), format)
 
@@ -154,7 +154,7 @@ def triton_soft_kv_fp8_rocm_float16(x, format, v, slot_mapping, k_cache, v_cache
     by_scale(slot_mapping, k, v, format, divided_in_float16)
 
 
-@soft("vllm.flash_fp8_rocm_float16_head", E4M3, FLOAT16)
+@soft("vllm.flash_fp8_rocm_float16_head", FNUZ, FLOAT16)
 def triton_soft_kv_fp8_rocm_float16_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     k, v = (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale)
     by_scale(slot_mapping, k, v, format, divided_in_float16, per_head=True)
@@ -192,6 +192,6 @@ def triton_soft_kv_plain(x, format, v, slot_mapping, k_cache, v_cache, k_scale, 
     by_scale(slot_mapping, (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale), format)
 
 
-@soft("plain.fp8_head", (*FNUZ, *E5M2FNUZ))
+@soft("plain.fp8_head", FNUZ)
 def triton_soft_kv_plain_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     by_scale(slot_mapping, (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale), format, per_head=True)

@@ -75,12 +75,12 @@ def triton_soft_kv_rope_interleaved_copy(x, format, v, slot_mapping, k_cache, v_
     _rotated_copy(x, v, slot_mapping, k_cache, v_cache, format, cos_sin, positions, "rope_interleaved")
 
 
-@soft("vllm.flash_fp8_rope", E4M3, (*BFLOAT16, *FLOAT16))
+@soft("vllm.flash_fp8_rope", E4M3)
 def triton_soft_kv_rope_fp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, cos_sin, positions):
     _rotated(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, cos_sin, positions, "rope")
 
 
-@soft("vllm.flash_fp8_rope_interleaved", E5M2)
+@soft("vllm.flash_fp8_rope_interleaved")
 def triton_soft_kv_rope_interleaved_fp8(
     x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, cos_sin, positions
 ):
