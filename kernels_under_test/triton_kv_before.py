@@ -9,9 +9,6 @@ import triton.language as tl
 from narrowgauge.kernels_under_test.triton_codec import decode, encode, load_float32_bits
 from narrowgauge.kernels_under_test.triton_steps import bits, real, to_bfloat16
 
-#: vLLM draws its signs with torch's generator from this seed
-_SEED = 0x9E3779B9
-
 
 @triton.jit
 def as_it_is(x):
@@ -27,13 +24,6 @@ def to_float16(x):
 
 #: by which a result becomes one of the format of x
 ROUND = {torch.float32: as_it_is, torch.bfloat16: to_bfloat16, torch.float16: to_float16}
-
-
-def signs_of(width, device):
-    """+1 and -1 for each column of a head, float32: those of the largest power of two that divides it, repeated."""
-    block = width & -width
-    drawn = torch.bernoulli(torch.full((block,), 0.5), generator=torch.Generator().manual_seed(_SEED))
-    return (2.0 * drawn - 1.0).repeat(width // block).to(device)
 
 
 @triton.jit

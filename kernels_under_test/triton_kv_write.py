@@ -10,12 +10,13 @@ from functools import partial
 from narrowgauge import KvWrite, kernel
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, E5M2, FLOAT32, FNUZ
 from narrowgauge.kernels_under_test.kv_places import by_columns, flat, hnd, in_places, interleaved, nhd, packed_keys
+from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     divided,
     divided_held,
     divided_in_float16,
 )
-from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows, write
+from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_targets import FINITE, NATIVE
 
 FLOAT16, E5M2FNUZ = ("float16",), ("float8_e5m2fnuz",)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from narrowgauge.kernels_under_test.claiming import E4M3, FP4
 from narrowgauge.kernels_under_test.kv_places import flat, hnd, in_page, interleaved_scales, nhd, swizzled
+from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     fp4_block16,
     nvfp4,
     to_e2m1_away,
 )
-from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows, write
+from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_kv_write import soft
 from narrowgauge.kernels_under_test.triton_quantize_mx import sglang_kv
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from narrowgauge.kernels_under_test.claiming import E4M3, FNUZ, FP4
+from narrowgauge.kernels_under_test.hadamard_signs import signs_of
 from narrowgauge.kernels_under_test.kv_places import by_fours, in_page, in_row, nhd, scales, tiled
-from narrowgauge.kernels_under_test.triton_kv_before import signs_of
+from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     as_whole,
     ds_mla,
@@ -20,7 +21,7 @@ from narrowgauge.kernels_under_test.triton_kv_recipes import (
     token_head_int8,
     unscaled,
 )
-from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, Rows, write
+from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_kv_write import native, one_head, soft
 from narrowgauge.kernels_under_test.triton_targets import NATIVE, to_int8_cut
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, BFLOAT16, E4M3, E5M2, FNUZ
 from narrowgauge.kernels_under_test.kv_places import flat, nhd
+from narrowgauge.kernels_under_test.kv_rows import WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     DIVIDED,
     PATTERN,
@@ -17,7 +18,7 @@ from narrowgauge.kernels_under_test.triton_kv_recipes import (
     held_in_bfloat16,
     unscaled,
 )
-from narrowgauge.kernels_under_test.triton_kv_slots import WRITE_ALL, Rows, write
+from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_kv_write import FLOAT16, by_scale, soft
 from narrowgauge.kernels_under_test.triton_targets import OWN_BOUNDS
 
