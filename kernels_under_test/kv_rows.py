@@ -1,4 +1,4 @@
-"""What a writer of a key-value cache is called with: parts of tokens, the places that they go to, and what is checked."""
+"""What a writer of a key-value cache is called with: parts of tokens, where they go, and what is checked."""
 
 from __future__ import annotations
 
