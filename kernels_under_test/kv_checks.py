@@ -49,6 +49,12 @@ def check_rows(name, x, view, codes_per_element=1, tokens=None):
         raise ValueError(f"{name} is {list(x.shape)}; expected [{rows}, {heads}, {width}], the heads of its cache")
 
 
+def types_of(format):
+    """Types of a tensor that holds codes of a format: its own, and bytes."""
+    own = getattr(torch, format, torch.uint8)
+    return (own, torch.uint8) if own.itemsize == 1 else (own,)
+
+
 def check_stored(name, view, dtypes):
     """The type of a cache's elements: that of its format, or integers of the same width."""
     if view.dtype not in dtypes:

@@ -28,9 +28,7 @@ def over_scales(views, scales, source, query, format, *arguments, **more):
 
 
 @soft(Attend("vllm.flash_fp8"), E4M3, ("float32", "bfloat16"))
-def triton_soft_attend_fp8(
-    x, format, source, query, v_cache, block_table, seq_lens, k_scale, v_scale, softmax_scale
-):
+def triton_soft_attend_fp8(x, format, source, query, v_cache, block_table, seq_lens, k_scale, v_scale, softmax_scale):
     views, scales = (nhd(x), nhd(v_cache)), (k_scale, v_scale)
     return over_scales(views, scales, source, query, format, block_table, seq_lens, softmax_scale)
 

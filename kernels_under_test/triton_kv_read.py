@@ -112,9 +112,7 @@ def by_token_head(k, v, k_scales, v_scales, read, **more):
 
 
 @soft("vllm.fp8_token_head")
-def triton_soft_kv_read_fp8_token_head(
-    x, format, source, v_cache, k_scale_cache, v_scale_cache, block_table, seq_lens
-):
+def triton_soft_kv_read_fp8_token_head(x, format, source, v_cache, k_scale_cache, v_scale_cache, block_table, seq_lens):
     parts = by_token_head(x, v_cache, k_scale_cache, v_scale_cache, FROM[source])
     return both(parts, format, block_table, seq_lens)
 
@@ -139,7 +137,5 @@ def triton_soft_kv_read_int8_token_head(
 def triton_soft_kv_read_int4_token_head(
     x, format, source, v_cache, k_scale_cache, v_scale_cache, block_table, seq_lens
 ):
-    parts = by_token_head(
-        x, v_cache, k_scale_cache, v_scale_cache, FROM[source], per_byte=2, value=less_hidden_zero
-    )
+    parts = by_token_head(x, v_cache, k_scale_cache, v_scale_cache, FROM[source], per_byte=2, value=less_hidden_zero)
     return both(parts, format, block_table, seq_lens, turned=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FP4
 from narrowgauge.kernels_under_test.kv_places import hnd, nhd
-from narrowgauge.kernels_under_test.triton_dequantize import from_e4m3fn, from_e8m0
+from narrowgauge.kernels_under_test.triton_dequantize import from_e8m0
 from narrowgauge.kernels_under_test.triton_kv_parts import FROM, Part
 from narrowgauge.kernels_under_test.triton_kv_read import both, by_scale, soft
 from narrowgauge.kernels_under_test.triton_kv_read_rows import e4m3_times_global, fp4, in_pages, swizzled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FP4
+from narrowgauge.kernels_under_test.claiming import BFLOAT16, FP4
 from narrowgauge.kernels_under_test.kv_places import in_row, nhd
 from narrowgauge.kernels_under_test.triton_dequantize import from_e4m3fn
 from narrowgauge.kernels_under_test.triton_kv_gather import gathered
