@@ -26,6 +26,7 @@ from narrowgauge.kernels_under_test.kv_checks import (
     check_slots,
     check_stored,
     check_within,
+    types_of,
 )
 from narrowgauge.kernels_under_test.kv_places import block_of, count_of, last_of_each, patterns
 from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
@@ -177,7 +178,7 @@ class Rows:
         named = self.scaled_by or self.name
         check_rows(self.name, self.x, self.view, self.pack, first.x.shape[0])
         check_same_slots(self.name, self.view, first.view)
-        check_stored(self.name, self.view, _types(self.format) if self.recipe else (self.x.dtype,))
+        check_stored(self.name, self.view, types_of(self.format) if self.recipe else (self.x.dtype,))
         if self.given is not None:
             check_scale(f"{named}_scale", self.given, self.x.shape[1] if self.per_head else 1)
         if self.whole is not None:
@@ -185,17 +186,11 @@ class Rows:
         if self.scales is not None:
             _, heads, width = self.x.shape
             check_same_slots(f"{self.name}_scale", self.scales, first.view)
-            check_scale_cache(self.name, self.scales, heads, width // self.group, _types(self.scale_format))
+            check_scale_cache(self.name, self.scales, heads, width // self.group, types_of(self.scale_format))
         if self.positions is not None:
             check_numbers("positions", self.positions, first.x.shape[0])
             check_within("positions", self.positions, 0, self.beside.shape[0] - 1)
             check_angles(self.beside, self.x)
-
-
-def _types(format):
-    """Types of a tensor that holds codes of a format: its own, and bytes."""
-    own = getattr(torch, format, torch.uint8)
-    return (own, torch.uint8) if own.itemsize == 1 else (own,)
 
 
 def write(slots, *parts, rule=SKIP_NEGATIVE):
