@@ -1,4 +1,4 @@
-"""Faults of the scales of caches: ``kv_scale.*``. Those of all parts at once are the faults of quantizers and readers."""
+"""Faults of scales of caches: ``kv_scale.*``. Those of all parts at once are faults of quantizers and readers."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ FAULTS = (
             ),
         ),
         "scores are off by a checkpoint's scale, 16 times too small in one report: repetition",
-        "the scale of an fp8 cache is applied to one that keeps 16 bits: a checkpoint that has it decides, not the cache",
+        "the scale of an fp8 cache is applied to one of 16 bits: that a checkpoint has it decides, not the cache",
         ("sglang#18396",),
     ),
     PagedFault(
