@@ -1,9 +1,10 @@
-"""Faults of rows of MLA, of swizzled scales, and of attention: against bytes put together by hand, and a plain softmax."""
+"""Faults of rows of MLA, of swizzled scales, and of attention: against bytes by hand, and a plain softmax."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ def _in_columns(codes: int, scale: int, rope: int) -> Cut:
 def _by_page(m: Bytes) -> tuple[Bytes, Bytes, Bytes]:
     flat = m.reshape(-1)
     ends = np.cumsum([0, PAGE * 512, PAGE * 16, PAGE * 128])
-    parts = [flat[a:b].reshape(PAGE, -1) for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [flat[a:b].reshape(PAGE, -1) for a, b in pairwise(ends)]
     return parts[0], parts[1], parts[2]
 
 
@@ -243,7 +244,7 @@ OF_MLA = {"": (2, 2), "kv_attention.values_not_descaled": (2, 1), "kv_attention.
 WIDTHS = {"": 576, "kv_attention.softmax_scale_of_values": 512}
 
 
-@pytest.mark.parametrize("fault", {**OF_MLA, **WIDTHS})
+@pytest.mark.parametrize("fault", sorted({*OF_MLA, *WIDTHS}))
 def test_attention_of_mla(fault: str) -> None:
     """Two tokens whose latents are single ones, scale 2; the weights can be read in the first two columns."""
     claim, x, _ = ds_mla()
