@@ -113,11 +113,12 @@ def _static(paged: Paged, columns: dict[str, int], sizes: Sizes, turn: int) -> d
     found = {}
     for name, behaviour in paged.parts:
         part = paged.cache.part(name)
-        recipe = sized(behaviour, part, columns[name] // heads_of(part, sizes)).recipe
+        recipe, numbers = sized(behaviour, part, columns[name] // heads_of(part, sizes)).recipe, SCALES[name]
+        if part.unused_scale:
+            found[f"{name}_scale"] = Coded("float32", np.array([[numbers[turn % len(numbers)]]], np.float32).view(np.uint32))
         if recipe is None or not recipe.inputs or part.scale_of:
             continue
         _, across = recipe.blocks.grid(1, columns[name])
-        numbers = SCALES[name]
         for other in recipe.inputs:
             count = across if other == "scale" else 1
             chosen = [numbers[(turn + i) % len(numbers)] for i in range(count)]
