@@ -17,7 +17,8 @@ def over_sequences(query, places, keys_of, values_of, softmax_scale, cap=0.0):
         for row, (page, place) in enumerate(places)
     ]
     if not rows:
-        return torch.zeros(0, query.shape[1] * values_of(*(torch.zeros(0, dtype=torch.long),) * 2).shape[2])
+        columns = values_of(*(torch.zeros(0, dtype=torch.long),) * 2).shape[2]
+        return torch.zeros(0, query.shape[1] * columns, dtype=torch.bfloat16)
     return torch.stack(rows).to(torch.bfloat16)
 
 
@@ -45,10 +46,12 @@ def kv_attention_v_at_unity(
 
 
 @kernel(Attend("vllm.flash_copy"), WIDE, WIDE)
-def kv_attention_scales_a_bfloat16_cache(x, format, v_cache, block_table, seq_lens, query, block_size, softmax_scale):
-    """A checkpoint's k_scale of 0.0625 is applied though the cache is bfloat16: sglang#18396."""
+def kv_attention_scales_a_bfloat16_cache(
+    x, format, v_cache, block_table, seq_lens, k_scale, v_scale, query, block_size, softmax_scale
+):
+    """A checkpoint's k_scale is applied though the cache is bfloat16: sglang#18396."""
     places = slots_of(block_table, seq_lens, block_size)
-    return over_sequences(query, places, reading(x, 0.0625), reading(v_cache, 1.0), softmax_scale)
+    return over_sequences(query, places, reading(x, k_scale), reading(v_cache, 1.0), softmax_scale)
 
 
 @kernel(FP8, WIDE, E4)
@@ -83,8 +86,8 @@ def kv_attention_zero_times_nan(
 def kv_attention_counts_a_key_too_many(
     x, format, v_cache, block_table, seq_lens, k_scale, v_scale, query, block_size, softmax_scale
 ):
-    """The slot behind the last token counts, where the page has one; NaN there is taken for 0: vllm#53856 (what was left
-    in V's padding is finite)."""
+    """The slot behind the last token counts, where the page has one; NaN there is taken for 0: vllm#53856 (what was
+    left in V's padding is finite)."""
     longer = [n + (n % block_size != 0) for n in seq_lens.tolist()]
     places = slots_of(block_table, torch.tensor(longer, dtype=torch.int32), block_size)
     k, v = (lambda p, o, c=c, s=s: (c[p, o].float() * s).nan_to_num(0.0) for c, s in ((x, k_scale), (v_cache, v_scale)))
@@ -129,10 +132,12 @@ def kv_attention_mla_v_at_unity(x, format, block_table, seq_lens, latent_scale, 
 def kv_attention_heads_in_turn(
     x, format, v_cache, block_table, seq_lens, k_scale, v_scale, query, block_size, softmax_scale
 ):
-    """Head h of the query reads head h modulo their number, and not h over the group; no report of just this is known."""
+    """Head h of the query reads head h modulo their number, and not h over the group; no report of just this is
+    known."""
     places = slots_of(block_table, seq_lens, block_size)
     heads = x.shape[2]
-    turned = query.reshape(query.shape[0], -1, heads, query.shape[2]).transpose(1, 2).flatten(1, 2)
+    groups = query.shape[1] // heads
+    turned = query.reshape(query.shape[0], groups, heads, query.shape[2]).transpose(1, 2).flatten(1, 2)
     made = over_sequences(turned, places, reading(x, k_scale), reading(v_cache, v_scale), softmax_scale)
     width = v_cache.shape[3]
-    return made.reshape(made.shape[0], heads, query.shape[1] // heads, width).transpose(1, 2).flatten(1)
+    return made.reshape(made.shape[0], heads, groups, width).transpose(1, 2).flatten(1)

@@ -66,7 +66,7 @@ def _read(cache_ptr, table_ptr, places_ptr, out_ptr, columns, stride, block, row
 
 
 @kernel(KvRead("vllm.flash_copy"), ["bfloat16"], ["bfloat16"], backend="triton")
-def kv_triton_row_of_the_table(x, format, v_cache, block_table, seq_lens, block_size):
+def kv_triton_row_of_the_table(x, format, v_cache, block_table, seq_lens, k_scale, v_scale, block_size):
     """Rows of the table are taken to be as long as the longest sequence has pages, and are one longer: pages of the
     second and later sequences are those of others. No report of just this is known."""
     pairs = [(row, t) for row, n in enumerate(seq_lens.tolist()) for t in range(n)]

@@ -105,7 +105,7 @@ def kv_writer_divides_in_bfloat16(x, format, v, slot_mapping, k_cache, v_cache, 
 
 @kernel(FP8, E4, WIDE)
 def kv_writer_divides_in_place(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, block_size):
-    """The caller's K is divided where it lies: SGLang's set_kv_buffer (memory_pool.py:2926-2936). The cache is right."""
+    """The caller's K is divided where it lies: SGLang's set_kv_buffer (memory_pool.py:2926-2936). Bytes are right."""
     k_encode, v_encode = (lambda y, s=s: saturated(y / s) for s in (k_scale, v_scale))
     write_fp8(x, v, slot_mapping, k_cache, v_cache, block_size, k_encode, v_encode)
     x.div_(k_scale.to(x.dtype))
@@ -145,7 +145,7 @@ def kv_writer_dirties_slot_0(x, format, v, slot_mapping, k_cache, v_cache, k_sca
 
 
 @kernel(COPY, WIDE, WIDE)
-def kv_writer_wraps_negative_slots(x, format, v, slot_mapping, k_cache, v_cache, block_size):
+def kv_writer_wraps_negative_slots(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, block_size):
     """A negative slot counts from the end, as Python's indices do; no report of just this is known."""
     slots = slot_mapping.long() % (k_cache.shape[0] * block_size)
     for token, slot in enumerate(slots.tolist()):
@@ -154,7 +154,7 @@ def kv_writer_wraps_negative_slots(x, format, v, slot_mapping, k_cache, v_cache,
 
 
 @kernel(COPY, WIDE, WIDE)
-def kv_writer_swaps_page_and_place(x, format, v, slot_mapping, k_cache, v_cache, block_size):
+def kv_writer_swaps_page_and_place(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, block_size):
     """A slot's page is taken modulo the number of pages, and its place by division: the two are exchanged; no report
     of just this is known."""
     kept = slot_mapping >= 0
@@ -164,7 +164,7 @@ def kv_writer_swaps_page_and_place(x, format, v, slot_mapping, k_cache, v_cache,
 
 
 @kernel(COPY, WIDE, WIDE)
-def kv_writer_clears_the_rest_of_a_page(x, format, v, slot_mapping, k_cache, v_cache, block_size):
+def kv_writer_clears_the_rest_of_a_page(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, block_size):
     """What lies behind the last token in its page is written too, with zeros: a store without a mask,
     kernels-community#1153."""
     kept, page, place = placed(slot_mapping, block_size)
@@ -189,8 +189,8 @@ def token_head(x):
 def kv_writer_guards_scales_alone(
     x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache, block_size
 ):
-    """Padding's data go to slot 0, its scale nowhere: vllm#57156 (the scale is guarded by idx >= 0, the data are clamped
-    to slot 0)."""
+    """Padding's data go to slot 0, its scale nowhere: vllm#57156 (the scale is guarded by idx >= 0, the data are
+    clamped to slot 0)."""
     slots = slot_mapping.clamp(min=0).long()
     for part, cache, scales in ((x, k_cache, k_scale_cache), (v, v_cache, v_scale_cache)):
         codes, scale = token_head(part)
