@@ -26,13 +26,14 @@ from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
 from narrowgauge.reference.codec import decode, has_negative_zero, values
 from narrowgauge.reference.deviations import Deviation
 from narrowgauge.reference.faults.applicability import Applicability, survey
-from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.recipes.dispatch import CALLS
-from narrowgauge.reference.symptoms import Symptom, matching
+from narrowgauge.reference.symptom import Symptom
+from narrowgauge.reference.symptoms import matching
 from narrowgauge.reference.words import facts_of
 
 #: how many codes may stand in one line of a value table; the most that fit are taken
@@ -268,11 +269,11 @@ def _choices(named: NamedPolicy, formats: list[str]) -> Grid:
     return grid
 
 
-def _fault_data(fault: Fault) -> dict[str, Any]:
+def _fault_data(fault: AnyFault) -> dict[str, Any]:
     return {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault) if f.name not in ("edit", "across_rows")}
 
 
-def _fault(fault: Fault, width: int, found: Sequence[Applicability] = ()) -> list[Text]:
+def _fault(fault: AnyFault, width: int, found: Sequence[Applicability] = ()) -> list[Text]:
     seen = ", ".join(fault.reports) or "no public report that we know of"
     said = [("one sees:", fault.symptom), ("cause:", fault.cause), ("seen in:", seen)]
     said += [(f"{state}:", pairs) for state in WHERE for pairs in _from_to(found, state)]

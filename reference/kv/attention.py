@@ -15,6 +15,7 @@ that are flushed (MFMA of MI200).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +23,12 @@ import numpy as np
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.interval import Interval
-from narrowgauge.reference.kv.arithmetic import F64, SUMS, TANH, Mask, coded
+from narrowgauge.reference.kv.arithmetic import F64, SUMS, TANH, Mask, coded, rounding_to
 from narrowgauge.reference.kv.scores import scores_of
 from narrowgauge.reference.kv.weighing import Narrowing, Values, Weights, weighed, weighed_as_shares, weights_of
 
-#: formats that weights may be rounded to
-WEIGHTS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e4m3fnuz")
+#: formats that products of q and k, and weights, may be rounded to
+NARROW = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e4m3fnuz")
 #: beyond this float32 may overflow on the way
 _LARGEST = 2.0**127
 _MOST_KEYS = 2**19
@@ -44,14 +45,19 @@ class Attention:
     shares: bool = False  #: whether weights are divided by their sum before they are rounded
     sums: str = "matrix_unit"  #: of ``SUMS``
     tanh: str = "function"  #: of ``TANH``
+    products: str = "float32"  #: format that each q_i · k_i is rounded to before products are summed
     tile: int = 1  #: a key's way has at most one rescaling for so many keys
 
     def __post_init__(self) -> None:
-        for what, name, known in (("format of weights", self.weights, WEIGHTS), ("sums", self.sums, SUMS)):
+        named: tuple[tuple[str, str, Collection[str]], ...] = (
+            ("format of products", self.products, NARROW),
+            ("format of weights", self.weights, NARROW),
+            ("sums", self.sums, SUMS),
+            ("tanh", self.tanh, TANH),
+        )
+        for what, name, known in named:
             if name not in known:
                 raise unknown(what, name, known, "Attention(...)")
-        if self.tanh not in TANH:
-            raise unknown("tanh", self.tanh, TANH, "Attention(...)")
         if not (0 < self.scale < _LARGEST and 0 <= self.soft_cap < _LARGEST):
             raise BadInput(
                 f"scale {self.scale}, soft cap {self.soft_cap}; expected a positive one, and 0 or a positive"
@@ -92,7 +98,7 @@ def attend(
         q, k = np.where(poisoned[..., None], 0.0, q), np.where(np.isfinite(k), k, 0.0)
         v = Values(np.where(np.isfinite(codes), codes, 0.0), of_values)
         _check_range(q, k, v, of_keys * rule.scale, rule)
-        scores = scores_of(q, k, of_keys * rule.scale, rule.soft_cap, rule.sums, rule.tanh)
+        scores = scores_of(q, k, of_keys * rule.scale, rule.soft_cap, rule.sums, rule.tanh, rule.products)
         weights = weights_of(scores, rule.tile)
         mean = weighed_as_shares if rule.shares and rule.weights != "float32" else weighed
         low, high = mean(weights, v, Narrowing(rule.weights, rule.weights_scale), rule.sums, rule.tile)
@@ -149,14 +155,17 @@ def _poisoned(q: F64, k: F64, rule: Attention) -> Mask:
 
 
 def _check_range(q: F64, k: F64, v: Values, scale: F64, rule: Attention) -> None:
-    size = np.abs(q) @ np.abs(k).swapaxes(-1, -2)
+    dots = np.abs(q) @ np.abs(k).swapaxes(-1, -2)
     total = (np.abs(v.codes) * np.maximum(1, v.scale)).sum(axis=-2)
-    if (size * np.maximum(1, scale) > _LARGEST).any() or (total > _LARGEST).any():
+    if (dots * np.maximum(1, scale) > _LARGEST).any() or (total > _LARGEST).any():
         raise BadInput("attention: scores or sums of values may overflow float32; what comes then is not derived")
-    fmt = format_named(rule.weights)
-    most = 448.0 if fmt.family == "fn" else 240.0 if fmt.family == "fnuz" else 2.0 ** (2 ** (fmt.exponent - 1) - 1)
-    if rule.weights != "float32" and v.scale.max() * rule.weights_scale > most:
-        raise BadInput(f"attention: value_scale {v.scale.max()} times a weight may overflow {rule.weights}")
+    product = np.abs(q).max() * np.abs(k).max()
+    for what, name, size in (
+        ("a product q · k", rule.products, product),
+        ("value_scale times a weight", rule.weights, v.scale.max() * rule.weights_scale),
+    ):
+        if size > rounding_to(name).largest:
+            raise BadInput(f"attention: {what}, {size}, may overflow {name}; what comes then is not derived")
 
 
 def _specials(codes: F64, weights: Weights, poisoned: Mask, rule: Attention) -> F64:

@@ -31,7 +31,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.kv.arithmetic import (
     DIVISION,
     EXP,
@@ -46,6 +45,7 @@ from narrowgauge.reference.kv.arithmetic import (
     U,
     in_format,
     power_of_two,
+    rounding_to,
 )
 from narrowgauge.reference.kv.scores import Scores
 
@@ -195,12 +195,9 @@ def _narrowed(weights: Weights, value_scale: F64, to: Narrowing) -> tuple[F64, f
     A weight that is 1 but for less than a quarter of a rounding error rounds to 1: what the rounding takes back is
     that error. With a scale of v multiplied in first, that holds for powers of two.
     """
-    if to.format == "float32":
-        return np.zeros_like(weights.natural), 0.0
-    fmt = format_named(to.format)
-    unit = 2.0 ** -(fmt.mantissa + 1)
-    one = (weights.one < unit / 4) & power_of_two(value_scale).swapaxes(-1, -2)
-    return np.where(one, weights.one, unit), 2.0 ** (-fmt.bias - fmt.mantissa) / to.scale
+    rounding = rounding_to(to.format)
+    one = (weights.one < rounding.unit / 4) & power_of_two(value_scale).swapaxes(-1, -2)
+    return np.where(one, weights.one, rounding.unit), rounding.lost / to.scale
 
 
 def weighed_as_shares(weights: Weights, values: Values, to: Narrowing, sums: str, tile: int) -> tuple[F64, F64]:
