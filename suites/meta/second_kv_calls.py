@@ -193,22 +193,22 @@ def signs_of(width: int, signs: Sequence[int]) -> tuple[list[int], int]:
 
 
 def turned(head: Sequence[int], format: str, signs: Sequence[int]) -> list[int]:
-    """The Hadamard matrix of a head, exact, in bfloat16."""
+    """The Hadamard matrix of a head, exact, in the format of x."""
     each, block = signs_of(len(head), signs)
     return [
-        cast(rounded(real(y), "float32"), "bfloat16", _IEEE)
+        cast(rounded(real(y), "float32"), format, _IEEE)
         for y in by_matrix([exact(decode(x, format)) for x in head], each, block)
     ]
 
 
-def before(part: Part, head: list[int], source: str, token: int, given: Arguments, signs: Sequence[int]) -> Any:
-    """A head after what is done to it first, and its format."""
+def before(part: Part, head: list[int], source: str, token: int, given: Arguments, signs: Sequence[int]) -> list[int]:
+    """A head after what is done to it first."""
     if part.first == "hadamard":
-        return turned(head, source, signs), "bfloat16"
+        return turned(head, source, signs)
     if part.first:
         at = [int(c) for c in given["cos_sin"][int(given["positions"].view(np.int32)[token])]]
-        return rotated(head, source, at, part.first), source
-    return head, source
+        return rotated(head, source, at, part.first)
+    return head
 
 
 def write(
@@ -229,8 +229,8 @@ def write(
         for place, part in enumerate(PARTS[name]):
             rows = given["x" if place == 0 else part.name][token]
             for head, columns in enumerate(rows[None] if rows.ndim == 1 else rows):
-                values, of = before(part, [int(c) for c in columns], source, token, given, signs)
-                _keep(memory, part, slot, head, values, of, held, given)
+                values = before(part, [int(c) for c in columns], source, token, given, signs)
+                _keep(memory, part, slot, head, values, source, held, given)
     return memory
 
 
