@@ -163,7 +163,8 @@ PROGRAM = """
         m(x(dtype=torch.float32), attention_mask=mask, past_key_values=Cache())
         longer = torch.cat([mask, torch.tensor([[1], [0]])], 1)  # of a step: the mask is of all tokens so far
         m(x(1, dtype=torch.float32, seed=4), attention_mask=longer, past_key_values=Cache())
-    keep("masked", seen, **{part: [rows(RAW[0][n])[mask.bool()], rows(RAW[1][n])[0]] for part, n in (("k", 1), ("v", 2))})
+    both = {part: [rows(RAW[0][n])[mask.bool()], rows(RAW[1][n])[0]] for part, n in (("k", 1), ("v", 2))}
+    keep("masked", seen, **both)
 
     # float16, all of Q, K, V in one, 4 heads of Q and 2 of K of 4 columns
     m = model(Fused("qkv_proj", 32), dtype=torch.float16)

@@ -105,7 +105,8 @@ def test_pairs_are_bounded_together(tmp_path: Path) -> None:
     """
     found = {}
     cases = {
-        "equal": ("llama", 0, 4, 0), "across": ("llama", 0, 4, 1), "neighbours": ("glm4", 2, 3, 0), "apart": ("glm4", 4, 5, 0),
+        "equal": ("llama", 0, 4, 0), "across": ("llama", 0, 4, 1),
+        "neighbours": ("glm4", 2, 3, 0), "apart": ("glm4", 4, 5, 0),
     }  # fmt: skip
     for name, (kind, one, other, second) in cases.items():
         k = np.zeros((KV * HEAD, HIDDEN))
