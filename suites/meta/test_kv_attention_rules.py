@@ -96,12 +96,13 @@ def test_latent_attention_has_values_narrower_than_keys() -> None:
     assert judged(found.astype(np.float64), low, high) == 0
 
 
-@pytest.mark.parametrize("zero", [0.0, -0.0])
-def test_zeros_keep_a_sign_where_no_order_can_change_it(zero: float) -> None:
+@pytest.mark.parametrize("signs", [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0)])
+def test_zeros_keep_a_sign_where_no_order_can_change_it(signs: tuple[float, float]) -> None:
+    """Sums that start at 0 make 0 of -0; of both zeros every sum makes 0."""
     query, keys, _ = given()
-    low, high = attend(query, keys, np.full((8, 2, 6), zero), RULE)
+    low, high = attend(query, keys, np.broadcast_to(np.resize(np.array(signs), 8)[:, None, None], (8, 2, 6)), RULE)
     assert judged(np.zeros((4, 6)), low, high) == 0
-    assert judged(np.full((4, 6), -0.0), low, high) == (0 if np.signbit(zero) else 24)
+    assert judged(np.full((4, 6), -0.0), low, high) == (0 if np.signbit(signs).all() else 24)
 
 
 # --- NaN and infinity -------------------------------------------------------------------------------------------------

@@ -196,8 +196,7 @@ def of_fp8_sums() -> Case:
     values = np.full((64, 1), 1.0)
     values[0] = 2.0**14
     without: dict[str, Patches] = {"bits of fp8 sums": ((weighing, "SUMS", dict.fromkeys(SUMS, SUMS["matrix_unit"])),)}
-    plan = Plan("13 bits", add=of_fp8)
-    numbers = Numbers(1.0, weights="float8_e4m3fn")
+    plan, numbers = Plan("13 bits", add=of_fp8), Numbers(1.0, weights="float8_e4m3fn")
     return Case(plan, numbers, np.zeros((64, 1)), values, without, sums="fp8_matrix_unit")
 
 
