@@ -67,7 +67,8 @@ def attend(
         mean = weighed_as_shares if rule.shares and rule.weights != "float32" else weighed
         low, high = mean(weights, v, rule)
         negative = np.asarray(np.signbit(codes).all(axis=-2))[:, None]
-        low = np.where((low == 0) & (high == 0) & negative, -0.0, low)  # of -0 alone; a sum with one 0 is 0
+        none = (low == 0) & (high == 0)  # of -0 alone either zero comes; a sum with one 0 is 0
+        low, high = np.where(none, np.where(negative, -0.0, 0.0), low), np.where(none, 0.0, high)
         special = _specials(codes, weights, poisoned, rule)
     low, high = (np.where(special == 0, end, special) for end in (low, high))
     low, high = (np.where(poisoned[..., None], np.nan, end) for end in (low, high))

@@ -174,6 +174,18 @@ def test_infinite_values_that_are_used(signs: tuple[int, ...], result: float) ->
         assert judged(found, low, high) == 0
 
 
+def test_an_infinite_value_in_a_head_that_is_poisoned_is_no_question() -> None:
+    """Elsewhere a weight of 1/40 may vanish in fp8, and the infinity with it; here all is NaN."""
+    query, keys, values = given(keys=40)
+    values[3, 1, 2] = INF
+    rule = Attention(0.125, weights="float8_e4m3fn")
+    with pytest.raises(BadInput, match="more weight"):
+        attend(np.zeros_like(query), keys, values, rule)
+    keys[3, 1, 5] = NAN
+    low, _ = attend(query, keys, values, rule)
+    np.testing.assert_array_equal(np.isnan(low).all(axis=1), [False, False, True, True])
+
+
 def test_a_score_of_infinity_poisons() -> None:
     """Infinity minus itself is NaN, in every order."""
     query, keys, values = given(keys=40)
@@ -202,6 +214,7 @@ def test_what_is_not_derived_is_refused() -> None:
         (keys, huge, RULE, "overflow"),
         (2.0**126 * keys, values, RULE, "overflow"),
         (lone, vanishing, RULE, "more weight"),
+        (lone / 40, vanishing, Attention(0.125, weights="float16"), "more weight"),
     )
     for k, v, rule, words in cases:
         with pytest.raises(BadInput, match=words):
