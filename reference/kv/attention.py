@@ -120,11 +120,15 @@ def _poisoned(q: F64, k: F64, rule: Attention) -> Mask:
 
 
 def _check_range(q: F64, k: F64, v: Values, scale: F64, rule: Attention) -> None:
-    dots = np.abs(q) @ np.abs(k).swapaxes(-1, -2)
-    total = (np.abs(v.codes) * np.maximum(1, v.scale)).sum(axis=-2)
-    if (dots * np.maximum(1, scale) > _LARGEST).any() or (total > _LARGEST).any():
-        raise BadInput("attention: scores or sums of values may overflow float32; what comes then is not derived")
     product = np.abs(q).max() * np.abs(k).max()
+    most = (
+        product * q.shape[-1] * max(1, scale.max())
+    )  # sums of magnitudes are seldom near: looked at where they may be
+    if most > _LARGEST:
+        most = (np.abs(q) @ np.abs(k).swapaxes(-1, -2) * np.maximum(1, scale)).max()
+    total = (np.abs(v.codes) * np.maximum(1, v.scale)).sum(axis=-2)
+    if most > _LARGEST or (total > _LARGEST).any():
+        raise BadInput("attention: scores or sums of values may overflow float32; what comes then is not derived")
     for what, name, size in (
         ("a product q · k", rule.products, product),
         ("value_scale times a weight", rule.weights, v.scale.max() * rule.weights_scale),
