@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.reference.compare import compare
@@ -21,6 +22,7 @@ from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.judge import judge
+from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.settling import free_rows, settled
 
 pytestmark = pytest.mark.meta
@@ -129,6 +131,7 @@ def left_by(fault: str, one: Shown, got: Mapping[str, Coded]) -> int:
     right = promised_for(one.claim, one.x)
     wrong = FAULTS[fault].applied_to(right)
     outputs = outputs_of(wrong, one.x)
+    assert isinstance(right, Paged)
     if one.claim.operation != "kv_write":
         return compare(got, outputs).total
     free = free_rows(right, one.x, next(iter(got.values())).shape[0])
@@ -147,29 +150,28 @@ def test_two_mistakes_are_named_together() -> None:
 
 
 def test_what_nobody_decides_is_no_part_of_a_fault() -> None:
-    """Of two tokens with one slot the first one stays, in a kernel that leaves out the scale: that is all it is told."""
+    """Of two tokens with one slot the first stays, in a kernel that leaves out the scale: that is all it is told."""
     claim = CLAIMS[0]
     x = cases_for(claim, "smoke")["repeated"]
-    wrong = FAULTS["kv_scale.v_ignored"].applied_to(promised_for(claim, x))
-    slots = x.given["slots"].data.view("int32").ravel()  # type: ignore[attr-defined]
-    got = {name: Coded(value.format, value.low.data.copy()) for name, value in outputs_of(wrong, x).items()}
-    rows = outputs_of(wrong, _in_reverse(x))
-    (shared,) = ({s for s in slots.tolist() if s >= 0 and (slots == s).sum() > 1},)
+    right = promised_for(claim, x)
+    assert isinstance(x, Input)
+    assert isinstance(right, Paged)
+    wrong = FAULTS["kv_scale.v_ignored"].applied_to(right)
+    slots = x.given["slots"].data.view(np.int32).ravel()
+    shared = [slot for slot in np.unique(slots) if slot >= 0 and np.count_nonzero(slots == slot) > 1]
     assert shared
+    got, first = ({n: v.low for n, v in outputs_of(wrong, call).items()} for call in (x, _in_reverse(x)))
     for name, value in got.items():
-        value.data[list(shared)] = rows[name].low.data[list(shared)]
-    free = free_rows(promised_for(claim, x), x, got["k"].shape[0])
-    seen = settled(promised_for(claim, x), x, got, expected(claim, x), free)
+        value.data[shared] = first[name].data[shared]
+    seen = settled(right, x, got, expected(claim, x), free_rows(right, x, got["k"].shape[0]))
     assert judge(claim, x, seen).explanations[0].faults == ("kv_scale.v_ignored",)
 
 
-def _in_reverse(x: Coded) -> Coded:
+def _in_reverse(x: Input) -> Input:
     """The same call with its tokens in reverse, so that the first of a slot stays."""
-    order = list(range(x.shape[0]))[::-1]
-    given = x.given  # type: ignore[attr-defined]
-    slots = Coded("int32", given["slots"].data[:, order])
-    v = Coded(given["v"].format, given["v"].data[order])
-    return type(x)(x.format, x.data[order], {**given, "v": v, "slots": slots})
+    v, slots = x.given["v"], x.given["slots"]
+    turned = {"v": Coded(v.format, v.data[::-1].copy()), "slots": Coded("int32", slots.data[:, ::-1].copy())}
+    return Input(x.format, x.data[::-1].copy(), {**x.given, **turned})
 
 
 def test_every_fault_of_caches_is_probed() -> None:
