@@ -40,6 +40,11 @@ def to_e5m2(value):
 
 
 @triton.jit
+def to_e5m2fnuz(value):
+    return encode(bits(value), 2, 16, 0x7F, 0x80, 0x7F, 0x7F, 0x80, 0x80, False)
+
+
+@triton.jit
 def to_e2m3(value):
     return encode(bits(value), 3, 1, 0x1F, 0x20, 0x1F, 0x1F, 0x1F, 0x1F, True)
 
@@ -101,6 +106,7 @@ SOFT = {
     "float8_e4m3fn": to_e4m3fn,
     "float8_e4m3fnuz": to_e4m3fnuz,
     "float8_e5m2": to_e5m2,
+    "float8_e5m2fnuz": to_e5m2fnuz,
     "float6_e2m3fn": to_e2m3,
     "float6_e3m2fn": to_e3m2,
     "float4_e2m1fn": to_e2m1,
@@ -114,6 +120,7 @@ BOUNDS = {
     "float8_e4m3fn": 448.0,
     "float8_e4m3fnuz": 224.0,
     "float8_e5m2": 57344.0,
+    "float8_e5m2fnuz": 57344.0,
     "float6_e2m3fn": 7.5,
     "float6_e3m2fn": 28.0,
     "float4_e2m1fn": 6.0,

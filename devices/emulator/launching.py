@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,8 @@ from narrowgauge.devices.emulator.memory import GlobalMemory, Region
 #: lanes that run at once: registers of so many lanes stay within a core's cache, and memory is bounded
 LANES = 8192
 
+#: the type of an argument; of a tuple, those of its members
+Kinds = str | tuple["Kinds", ...]
 #: a kernel, from its text, to a program and its parameters
 Front = Callable[[str], tuple[Program, tuple[ptx.Parameter, ...]]]
 nvidia: Front = lru_cache(maxsize=64)(ptx.parse)
@@ -50,7 +52,7 @@ def amd_fronts(text: str, amdgcn: str, target: str, threads: int, fusion: bool) 
 def launch(
     fronts: Sequence[Front],
     text: str,
-    signature: Mapping[str, str],
+    signature: Mapping[str, Kinds],
     arguments: Sequence[Any],
     grid: tuple[int, int, int],
     shared: int,
@@ -60,17 +62,17 @@ def launch(
 ) -> dict[str, bool]:
     """Run one kernel and give the models of instructions that it used, True for those whose answer was open.
 
-    ``signature`` gives the type of each argument, "constexpr" for those compiled in, ``fill`` the byte that registers
-    hold before anybody writes them, ``choice`` which answer is taken where a model's words leave several.
+    ``signature`` gives the type of each argument, "constexpr" for those compiled in, of a tuple those of its members;
+    ``fill`` the byte that registers hold before anybody writes them, ``choice`` which answer is taken where a model's
+    words leave several.
 
     Raises ``NotExecuted`` for what the emulator does not know, ``KernelError`` for what the kernel does wrong.
     """
     program, parameters = fronts[0](text)
-    given = [
-        (name, value) for (name, kind), value in zip(signature.items(), arguments, strict=True) if kind != "constexpr"
-    ]
-    if unknown := [kind for kind in signature.values() if kind[0] not in "*iufbc"]:
+    every = [each for (n, kind), v in zip(signature.items(), arguments, strict=True) for each in _members(n, kind, v)]
+    if unknown := [kind for _, kind, _ in every if kind[0] not in "*iufbc"]:
         raise NotExecuted(f"an argument of type {unknown[0]}")
+    given = [(name, value) for name, kind, value in every if kind != "constexpr"]
     if len(parameters) < len(given):
         raise NotExecuted(f"{program.name} has {len(parameters)} parameters for {len(given)} arguments")
     regions: dict[int, Region] = {}
@@ -93,6 +95,15 @@ def launch(
     for other in fronts[1:]:
         _same_otherwise(other(text)[0], before, carry_out, memory)
     return models
+
+
+def _members(name: str, kind: Kinds, value: Any) -> Iterator[tuple[str, str, Any]]:
+    """An argument, or in its place the members of a tuple: each is a parameter of its own."""
+    if isinstance(kind, str):
+        yield name, kind, value
+        return
+    for place, (of_member, member) in enumerate(zip(kind, value, strict=True)):
+        yield from _members(f"{name}[{place}]", of_member, member)
 
 
 def _same_otherwise(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from narrowgauge.devices.emulator.engine import Machine
-from narrowgauge.devices.emulator.memory import Active, Array, Fault
+from narrowgauge.devices.emulator.memory import Active, Array
 from narrowgauge.devices.emulator.ptx_memory import memory_address
 from narrowgauge.devices.emulator.ptx_operands import Build, Builder, Effect
 
@@ -37,9 +37,10 @@ def _halves(machine: Machine, rows: Array, matrix: int, trans: bool) -> list[Arr
     return [rows[first + quad] + (2 * (pair + i)).astype(rows.dtype) for i in range(2)]
 
 
-def _whole(machine: Machine, active: Active, b: Build) -> None:
-    if active is not None:
-        raise Fault(f"{b.base} by some of the threads of a batch: not modelled")
+def _lanes(machine: Machine, active: Active, b: Build) -> Array:
+    """Those that take part: whole warps."""
+    machine.whole_warps(active, b.base)
+    return machine.lane if active is None else np.flatnonzero(active)
 
 
 def load(b: Build) -> Effect:
@@ -51,12 +52,13 @@ def load(b: Build) -> Effect:
         raise b.refuse()
 
     def effect(machine: Machine, active: Active) -> None:
-        _whole(machine, active, b)
-        rows = machine.wide(address(machine))
+        lanes, rows = _lanes(machine, active, b), machine.wide(address(machine))
         found = []
         for matrix in range(count):
-            low, high = (machine.shared.load(machine.lane, at, 2) for at in _halves(machine, rows, matrix, trans))
-            found.append(low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16))
+            low, high = (machine.shared.load(lanes, at[lanes], 2) for at in _halves(machine, rows, matrix, trans))
+            words = np.zeros(machine.lanes, np.uint32)
+            words[lanes] = low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
+            found.append(words)
         for write, words in zip(writes, found, strict=True):
             write(machine, words, active)
 
@@ -72,12 +74,11 @@ def store(b: Build) -> Effect:
         raise b.refuse()
 
     def effect(machine: Machine, active: Active) -> None:
-        _whole(machine, active, b)
-        rows = machine.wide(address(machine))
+        lanes, rows = _lanes(machine, active, b), machine.wide(address(machine))
         for matrix, read in enumerate(reads):
-            words = machine.wide(read(machine))
+            words = machine.wide(read(machine))[lanes]
             for i, at in enumerate(_halves(machine, rows, matrix, trans)):
-                machine.shared.store(machine.lane, at, (words >> np.uint32(16 * i)).astype(np.uint16))
+                machine.shared.store(lanes, at[lanes], (words >> np.uint32(16 * i)).astype(np.uint16))
 
     return effect
 

@@ -144,7 +144,7 @@ def _texts(stats: Stats, report: Report, ranked: Sequence[Sequence[Judged]], top
             ("seen", f"{stats.model or 'a model'}, {stats.tokens:,} tokens; {places}"),
             *finding_lines(report.findings),
             ("good scale", f"the largest magnitude over the format's largest value, or the best of {GRID_WORDS}"),
-            ("a finding is", "; ".join(f"{t.words} {t.value:g}" for t in THRESHOLDS.values())),
+            ("thresholds", "; ".join(threshold.said for threshold in THRESHOLDS.values())),
         ],
         width,
         indent=0,

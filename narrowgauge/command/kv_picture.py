@@ -38,7 +38,7 @@ def draw(layers: Sequence[Sequence[Judged]], title: str, path: Path) -> None:
         marks, names = panels[0].get_legend_handles_labels()
         figure.legend(marks, names, loc="outside lower center", ncols=len(names), fontsize=SMALL, frameon=False)
 
-    pictures.save(path, "--picture", 1.5 + 1.75 * rows, make)
+    pictures.save(path, "--picture", 1.5 + 1.9 * rows, make)
 
 
 def _ends(shown: Sequence[Judged]) -> tuple[int, int]:
@@ -77,10 +77,10 @@ def _panel(axes: Any, one: Judged, low: int, high: int) -> None:
     ticks = [e for e in range(low, high + 1) if e % step == 0]
     axes.set_xticks(ticks, [f"$2^{{{e}}}$" for e in ticks], fontsize=SMALL)
     axes.tick_params(axis="y", labelsize=SMALL)
-    wrong = any(f.wrong for f in one.findings)
+    wrong = ", ".join(dict.fromkeys(f.kind for f in one.findings if f.wrong))
     figure = decibels(one.used) if one.used is not None else "not judged"
     zeros = f", {zero:,} zeros" if zero else ""
     axes.set_title(
-        f"{one.layer} {one.part.upper()}\nscale {_scale(one):.3g}: {figure}{zeros}",
+        f"{one.layer} {one.part.upper()}\nscale {_scale(one):.3g}: {figure}{zeros}\n{wrong or 'nothing wrong'}",
         loc="left", fontsize=SMALL, color=RED if wrong else "black",
     )  # fmt: skip

@@ -51,16 +51,22 @@ def _heads(rows: Coded, heads: int) -> Coded:
     return Coded(rows.format, rows.data.reshape(rows.shape[0] * heads, rows.shape[1] // heads))
 
 
+def _signs(width: int) -> F32:
+    """Those of a block, for each block of a head: vLLM turns a head of 96 as three of 32."""
+    block = block_size(width)
+    return np.tile(vllm_signs(block), width // block)
+
+
 def _hadamard(rows: Coded, heads: int, given: Mapping[str, Coded]) -> Coded:
     """Each head turned, bfloat16."""
-    turned = rotated_heads(_heads(rows, heads), vllm_signs(rows.shape[1] // heads))
+    turned = rotated_heads(_heads(rows, heads), _signs(rows.shape[1] // heads))
     return Coded(turned.format, turned.data.reshape(rows.shape))
 
 
 def _turned_back(values: Coded, heads: int) -> Coded:
     """D H of each head over b, float32: what ``_hadamard`` took, if nothing was lost."""
     width = values.shape[1] // heads
-    back = transformed(_heads(values, heads), vllm_signs(width), inverse=True)
+    back = transformed(_heads(values, heads), _signs(width), inverse=True)
     number = back.data.view(np.float32) / np.float32(block_size(width))  # a power of two
     return Coded("float32", number.view(np.uint32).reshape(values.shape))
 

@@ -16,14 +16,16 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Attend, Claim, KvWrite, OfCache
+from narrowgauge.reference.around.hadamard import vllm_signs
 from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.kv import contents, queries
 from narrowgauge.reference.kv.before import before_named
 from narrowgauge.reference.kv.call import HELD, heads_of, is_undone, matrices_of, sized
 from narrowgauge.reference.kv.contents import Codes, Fill
 from narrowgauge.reference.kv.paged import Paged
-from narrowgauge.reference.kv.pages import Matrix, Sizes, shape_of, storable
+from narrowgauge.reference.kv.pages import Matrix, Sizes, layout_of, storable
 from narrowgauge.reference.kv.slots import is_padding
+from narrowgauge.reference.layouts import storage_shape
 from narrowgauge.reference.noise import scrambled
 
 Numbers = npt.NDArray[np.int32]
@@ -79,11 +81,16 @@ def _suits(shape: Shape, claim: Claim) -> bool:
     if not queries.suits(shape.query, claim):
         return False
     sizes = _sizes(paged, shape)
-    try:
-        matrices = matrices_of(paged, _columns(paged, shape, sizes), sizes.block * 4, sizes)
-        for buffer in cache.buffers:
-            shape_of(buffer, matrices, sizes.block)
-    except BadInput:  # blocks or digits that do not divide the head
+    columns = _columns(paged, shape, sizes)
+    try:  # blocks or digits that do not divide the head, a rotation that nobody has recorded for it
+        matrices = matrices_of(paged, columns, sizes.block * 4, sizes)
+        for field in (field for buffer in cache.buffers for field in buffer.fields):
+            matrix = matrices[field.of]
+            storage_shape(layout_of(field, matrix, sizes.block), matrix.rows, matrix.columns)
+        for part in cache.parts:
+            if is_undone(part):
+                vllm_signs(columns[part.name] // heads_of(part, sizes))
+    except BadInput:
         return False
     return True
 

@@ -208,7 +208,9 @@ def stored_scales(matrix: Matrix, count: int, seed: int, plain: bool) -> Codes:
     """Scales that stand in a cache, each unlike its neighbours; for attention of ordinary size."""
     fmt = format_named(matrix.format)
     if fmt.family == "integer":  # zero points of 4-bit codes
-        return (scrambled(count * matrix.columns, seed) % np.uint64(16)).astype(fmt.storage).reshape(count, -1)
+        return (
+            (scrambled(count * matrix.columns, seed) % np.uint64(16)).astype(fmt.storage).reshape(count, matrix.columns)
+        )
     base = np.array([0.37, 0.25, 3.0, 1.5, 2.0**-4, 1.7, 0.11, 5.0, 1.0])
     if not plain:
         base = np.concatenate([base, [2.0**-9, 40.0, 0.0]])

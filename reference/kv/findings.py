@@ -22,16 +22,23 @@ class Threshold:
     value: float
     words: str
 
+    @property
+    def said(self) -> str:
+        return self.words.format(f"{self.value:g}")
+
 
 THRESHOLDS = {
-    "loss": Threshold(3.0, "dB of SQNR that the scale in use costs against the best one of the grid, more than"),
-    "enough": Threshold(40.0, "dB of SQNR beyond which nothing counts as lost,"),
-    "clipped": Threshold(1e-5, "share of elements that are clipped, more than"),
-    "flushed": Threshold(1e-2, "share of elements other than 0 that become 0, more than"),
-    "poor": Threshold(20.0, "dB of SQNR under the best scale of the grid, less than"),
-    "head": Threshold(8.0, "a head's largest magnitude, in smallest normal values (of integers: in steps of which the "
-                      "largest value has 8), less than"),
-}  # fmt: skip
+    "loss": Threshold(3.0, "the scale in use costs more than {} dB of SQNR against the best of the grid"),
+    "enough": Threshold(40.0, "an SQNR above {0} dB counts as {0} dB"),
+    "clipped": Threshold(1e-5, "more than {} of the elements are clipped"),
+    "flushed": Threshold(1e-2, "more than {} of those that are not 0 become 0"),
+    "poor": Threshold(20.0, "the SQNR is below {} dB under the best scale"),
+    "head": Threshold(
+        8.0,
+        "a head's largest magnitude is below {0} times the smallest normal value under the good scale (of an integer "
+        "format: below the largest over {0})",
+    ),
+}
 
 #: level, and what it means. Of level "wrong" one is enough for the exit code of findings; "note" is said, no more
 KINDS: dict[str, tuple[str, str]] = {
@@ -123,7 +130,8 @@ class Judged:
         return {
             "layer": self.layer, "part": self.part, "elements": h.elements, "nan": h.nan, "inf": h.inf,
             "amax": [float(a) for a in h.amax], "seen": h.place, "rope": h.rope, "given": self.given,
-            "scale": self.scale, "in_use": self.used and self.used.to_json(), "by_amax": self.by_amax.to_json(),
+            "scale": self.scale, "recipe": self.effects.recipe.name,
+            "in_use": self.used and self.used.to_json(), "by_amax": self.by_amax.to_json(),
             "best": self.best.to_json(), "good_scale": self.good.scale,
             "loss_db": self.loss if np.isfinite(self.loss) else None,
             "findings": [finding.to_json() for finding in self.findings],

@@ -94,11 +94,6 @@ def in_memory(claim: Claim, x: Coded) -> InMemory:
     return InMemory(dict.fromkeys(outputs, claim.format), x.shape, (), (), numbers, (), far)
 
 
-def sent_formats(claim: Claim) -> dict[str, str]:
-    """Names and formats of what a kernel is given. Raises ``BadInput``: they depend on the call."""
-    raise BadInput(f"{claim}: calls on caches have no offline form yet")
-
-
 def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[str, Coded], tuple[str, ...]]:
     """What a kernel left or returned as matrices, and what is wrong with their form; those are left out."""
     paged = paged_behaviour(claim)
@@ -108,6 +103,9 @@ def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[
     wrong = []
     forms, sizes = _matrices(paged, x), sizes_of(given_with(x))
     for buffer in paged.cache.buffers:
+        if buffer.name not in got:
+            wrong.append(f"{buffer.name} was not returned")
+            continue
         try:
             matrices |= matrices_in(buffer, got[buffer.name], forms, sizes.block)
         except BadInput as error:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.operations import Attend, Claim
+from narrowgauge.reference.codec import values
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.call import heads_of
 from narrowgauge.reference.kv.contents import F64, nearest
@@ -35,12 +36,12 @@ def suits(kind: Kind, claim: Claim) -> bool:
         return False
     if kind == "bend":
         return contract.soft_cap > 0
-    return kind != "poisoned" or bool(np.isnan(_number("nan", claim.source)).any())
+    return kind != "poisoned" or has_nan(format_named(claim.source))
 
 
-def _number(text: str, name: str) -> F64:
-    fmt = format_named(name)
-    return decode_values(Coded(name, nearest(np.array([float(text)]), fmt)))
+def has_nan(fmt: Format) -> bool:
+    """Whether a format has NaN."""
+    return fmt.family != "integer" and bool(np.isnan(values(fmt)).any())
 
 
 def attended(
@@ -100,7 +101,7 @@ def _one_hot(
     rows = np.zeros((used.size, heads, width), fmt.storage)
     rows[np.arange(used.size), :, place % width] = one
     data = value.data.copy()
-    data[used] = rows.reshape(used.size, -1)
+    data[used] = rows.reshape(used.size, heads * width)
     return {name: Coded(value.format, data)}
 
 

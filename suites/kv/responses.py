@@ -18,6 +18,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Attend, Claim, KvWrite
+from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.kv.cases import Shape, call
@@ -27,6 +28,7 @@ from narrowgauge.reference.noise import noise
 F64 = npt.NDArray[np.float64]
 #: n of each part's first head; the next head has one more, and one less again
 POWERS = {"k": 4, "v": 2, "latent": 3, "rope": 5}
+_NONE = np.zeros(1, np.int64)
 _SHAPE = Shape(tokens=11, at="in_order", lengths=(3, 18), fill="numbers")
 
 
@@ -39,12 +41,22 @@ class Response:
     powers: Mapping[str, npt.NDArray[np.int64]]
 
     def expected(self, outputs: Mapping[str, Coded]) -> Expected:
-        """What the second call must give, from what the first one gave."""
-        found = {}
-        for name, value in outputs.items():
-            power = self.powers.get(name)
-            found[name] = Interval.exactly(value if power is None else scaled(value, power))
-        return found
+        """What the second call must give, from what the first one gave. What was rounded to a subnormal number there
+        may have been any within half a step."""
+        return {
+            n: Interval.exactly(v) if n not in self.powers else _times(v, self.powers[n]) for n, v in outputs.items()
+        }
+
+
+def _times(value: Coded, power: npt.NDArray[np.int64]) -> Interval:
+    fmt, numbers = format_named(value.format), decode_values(value)
+    least = 2.0 ** (1 - fmt.bias)
+    half = np.where(np.abs(numbers) < least, least * 2.0 ** (-fmt.mantissa - 1), 0.0)
+    if not half.any():
+        return Interval.exactly(scaled(value, power))
+    by = power[None, :].astype(np.int32)
+    low, high = (nearest(np.ldexp(numbers + end, by), fmt) for end in (-half, half))
+    return Interval(Coded(value.format, low), Coded(value.format, high))
 
 
 def scaled(value: Coded, power: npt.NDArray[np.int64]) -> Coded:
@@ -55,19 +67,23 @@ def scaled(value: Coded, power: npt.NDArray[np.int64]) -> Coded:
 
 
 def responds(claim: Claim) -> bool:
-    """Whether a caller gives the scales: only then can another be given for the same codes."""
+    """Whether a kernel is given scales in float32, by its caller or, if it reads, in the cache."""
     given = given_with(call(_SHAPE)(claim))
-    return any(name in given for name in scale_names(claim))
+    writes = isinstance(claim.contract, KvWrite)
+    return any(given[scale].shape[0] == 1 or not writes for scale in _scales(given).values())
 
 
-def scale_names(claim: Claim) -> tuple[str, ...]:
-    return tuple(f"{part}_scale" for part in POWERS)
+def _scales(given: Mapping[str, Coded]) -> dict[str, str]:
+    """Parts, and the name of the float32 scale of each, given or of a cache: its own, or that above narrower ones."""
+    names = {part: [f"{part}_scale", f"{part}_global_scale"] for part in POWERS}
+    of = {part: [n for n in each if n in given and given[n].format == "float32"] for part, each in names.items()}
+    return {part: found[0] for part, found in of.items() if found}
 
 
 def response_of(claim: Claim) -> Response:
     """The pair of calls for a claim."""
     ordinary = _ordinary(claim, call(_SHAPE)(claim))
-    return _of_writer(ordinary) if isinstance(claim.contract, KvWrite) else _of_reader(claim, ordinary)
+    return _of_writer(claim, ordinary) if isinstance(claim.contract, KvWrite) else _of_reader(claim, ordinary)
 
 
 def _ordinary(claim: Claim, x: Coded) -> Input:
@@ -97,57 +113,57 @@ def _by_head(power: int, count: int) -> npt.NDArray[np.int64]:
     return power + np.arange(count) % 2
 
 
-def _first_part(x: Coded) -> str:
+def _first_part(claim: Claim) -> str:
     """The name of the part that x holds."""
-    return "k" if "v" in given_with(x) else "latent"
+    return paged_behaviour(claim).cache.parts[0].name
 
 
-def _powers(x: Coded) -> dict[str, npt.NDArray[np.int64]]:
-    """n for each of the scales of a part that has given ones."""
-    found = {}
-    for part, power in POWERS.items():
-        scale = given_with(x).get(f"{part}_scale")
-        if scale is not None and scale.format == "float32":
-            found[part] = _by_head(power, scale.shape[1])
-    return found
+def _powers(claim: Claim, x: Coded) -> dict[str, npt.NDArray[np.int64]]:
+    """n for each block of each part under a scale; 0 where a scale is given and must not matter."""
+    parts = {part.name: part for part in paged_behaviour(claim).cache.parts}
+    found = {part: 0 * power if parts[part].unused_scale else power for part, power in _of_scales(x).items()}
+    return found | {n: found[part.scale_of] for n, part in parts.items() if part.scale_of in found}
 
 
-def _larger_scales(x: Coded, powers: Mapping[str, npt.NDArray[np.int64]]) -> dict[str, Coded]:
+def _of_scales(x: Coded) -> dict[str, npt.NDArray[np.int64]]:
+    """n for each number of the scale of a part."""
     given = given_with(x)
-    return {f"{part}_scale": scaled(given[f"{part}_scale"], power) for part, power in powers.items()}
+    return {part: _by_head(POWERS[part], given[scale].shape[1]) for part, scale in _scales(given).items()}
+
+
+def _larger_scales(x: Coded) -> dict[str, Coded]:
+    given, powers = given_with(x), _of_scales(x)
+    return {scale: scaled(given[scale], powers[part]) for part, scale in _scales(given).items()}
 
 
 def _over_columns(power: npt.NDArray[np.int64], columns: int) -> npt.NDArray[np.int64]:
     return np.repeat(power, columns // power.size)
 
 
-def _of_writer(x: Input) -> Response:
-    powers, given = _powers(x), dict(given_with(x))
-    parts = {_first_part(x): Coded(x.format, x.data)} | {name: given[name] for name in POWERS if name in given}
+def _of_writer(claim: Claim, x: Input) -> Response:
+    powers, given = _powers(claim, x), dict(given_with(x))
+    parts = {_first_part(claim): Coded(x.format, x.data)} | {name: given[name] for name in POWERS if name in given}
     larger = {n: scaled(v, _over_columns(powers[n], v.shape[1])) if n in powers else v for n, v in parts.items()}
-    first = larger.pop(_first_part(x))
-    return Response(x, Input(x.format, first.data, given | larger | _larger_scales(x, powers)), {})
+    first = larger.pop(_first_part(claim))
+    return Response(x, Input(x.format, first.data, given | larger | _larger_scales(x)), {})
 
 
 def _of_reader(claim: Claim, x: Input) -> Response:
-    powers, given = _powers(x), dict(given_with(x))
-    larger = given | _larger_scales(x, powers)
+    powers, given = _powers(claim, x), dict(given_with(x))
+    larger = given | _larger_scales(x)
     if not isinstance(claim.contract, Attend):
-        columns = {name: (x if name == _first_part(x) else given[name]).shape[1] for name in powers}
+        columns = {name: (x if name == _first_part(claim) else given[name]).shape[1] for name in powers}
         return Response(
             x,
             replace(x, given=larger),
             {name: _over_columns(power, columns[name]) for name, power in powers.items()},
         )
-    query = given["query"]
-    if "k" in powers:
-        larger["query"] = scaled(query, -_over_columns(powers["k"], query.shape[1]))
-    out = _over_columns(powers["v"], _output_columns(x)) if "v" in powers else None
-    return Response(x, replace(x, given=larger), {} if out is None else {"output": out})
-
-
-def _output_columns(x: Input) -> int:
-    """Query heads times the columns of a value head."""
-    given, heads = given_with(x), _heads(x)
-    query_heads = given["query"].shape[1] // (x.shape[1] // heads)
-    return query_heads * (given["v"].shape[1] // heads)
+    heads, query = _heads(x), given["query"]
+    first = _first_part(claim)
+    parts = {first: Coded(x.format, x.data)} | {name: given[name] for name in POWERS if name in given}
+    by_head = {n: _over_columns(powers.get(n, _NONE), v.shape[1]).reshape(heads, -1) for n, v in parts.items()}
+    of_keys = np.concatenate([by_head[n] for n in parts if n != "v"], axis=1)
+    shared = query.shape[1] // of_keys.size  # so many heads of the query for one of the cache
+    larger["query"] = scaled(query, -np.repeat(of_keys, shared, axis=0).ravel())
+    of_values = by_head["v" if "v" in parts else first]
+    return Response(x, replace(x, given=larger), {"output": np.repeat(of_values, shared, axis=0).ravel()})

@@ -170,6 +170,17 @@ def test_what_is_not_settled_runs_both_ways_and_has_to_agree(value: float, open_
     assert set(words.tolist()) == set(f32(1.25))
 
 
+@pytest.mark.parametrize("kinds", [("*i64", "constexpr", "i32"), ("*i64", ("constexpr", ("i32",)))])
+def test_the_members_of_a_tuple_are_parameters_in_their_order(kinds: Any) -> None:
+    body = f"{inputs('i64', 1)}\n  %w = zext i32 %2 to i64\n  %r = add i64 %a, %w\n{output('i64')}"
+    words, out = np.full(64, 5, np.uint64), np.zeros(64, np.uint64)
+    text = FRAME.format(columns=1, denormals="ieee", body=body)
+    fronts = launching.amd_fronts(text, "", "gfx942", 64, False)
+    members = (_tensor(out), 9, 7) if len(kinds) == 3 else (_tensor(out), (9, (7,)))
+    launching.launch(fronts, text, {"x": "*i64", "more": kinds}, [_tensor(words), members], (1, 1, 1), 0, 64, 0xA5)
+    assert set(out.tolist()) == {12}
+
+
 def test_bfloat16_is_computed_by_binary32_where_there_is_no_instruction() -> None:
     """2^-66 * 2^-67 * 1.5 rounds in binary32 already; of gfx1250 alone the sum of a product is one operation."""
     body = f"{inputs('bfloat', 2)}\n  %m = fmul bfloat %a, %a\n  %r = fsub bfloat %m, %b\n{output('bfloat')}"

@@ -255,11 +255,18 @@ def test_a_barrier_of_a_warp_orders_its_accesses_alone() -> None:
         run(body.format(mask=4).replace("bar.warp.sync -1;", ""), shared=SHARED)
 
 
+@pytest.mark.parametrize("least", [0, 32])
 @pytest.mark.parametrize("trans", [False, True])
-def test_matrices_go_to_shared_memory_and_back(trans: bool) -> None:
-    """Elements are numbered by thread and half; each is looked for where the ISA's figure has it."""
+def test_matrices_go_to_shared_memory_and_back(trans: bool, least: int) -> None:
+    """Elements are numbered by thread and half; each is looked for where the ISA's figure has it. Other warps may be
+    elsewhere."""
     tail = ".trans" if trans else ""
     body = f"""
+	mov.b64 %d9, 5;
+	st.global.b64 [%d1], %d9;
+	setp.lt.u32 %p1, %r0, {least};
+	@%p1 bra $L__out;
+	sub.u32 %r0, %r0, {least};
 	shl.b32 %r1, %r0, 4;
 	shl.b32 %r2, %r0, 1;
 	add.s32 %r3, %r2, 1;
@@ -269,18 +276,22 @@ def test_matrices_go_to_shared_memory_and_back(trans: bool) -> None:
 	and.b32 %r6, %r0, 15;
 	shl.b32 %r6, %r6, 4;
 	stmatrix.sync.aligned.m8n8.x2{tail}.shared.b16 [%r6], {{%r4, %r4}};
-	bar.sync 0;
+	bar.warp.sync -1;
 	and.b32 %r7, %r0, 7;
 	shl.b32 %r7, %r7, 4;
 	ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r8}}, [%r7];
 	mov.b64 %d9, 0;
 	st.global.b64 [%d1], %d9;
-	st.global.b32 [%d1], %r8;"""
-    words = run(body, shared=SHARED).tolist()
+	st.global.b32 [%d1], %r8;
+$L__out:"""
+    words = run(body, threads=32 + least, shared=SHARED).tolist()
     matrix = np.zeros((8, 8), int)
     for thread in range(32):
         for half in range(2):
             at = (thread // 4, 2 * (thread % 4) + half)
             matrix[at[::-1] if trans else at] = 2 * thread + half
     want = [matrix[t // 4, 2 * (t % 4)] | matrix[t // 4, 2 * (t % 4) + 1] << 16 for t in range(32)]
-    assert words == want
+    assert words == [5] * least + want
+    if least:
+        with pytest.raises(KernelError, match="while others are elsewhere"):
+            run(body.replace(f"%r0, {least};", f"%r0, {least - 1};", 1), threads=32 + least, shared=SHARED)

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from narrowgauge.reference.kv.attention import Attention, attend
+from narrowgauge.reference.kv.attention import attend
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.scores import scores_of
 from narrowgauge.reference.kv.weighing import weights_of
 from narrowgauge.reference.noise import noise
-from narrowgauge.suites.meta.attention_kernels import CAPPED, PLANS, SHARES, TOKENS, Kernel, Numbers, Plan
+from narrowgauge.suites.meta.attention_kernels import Kernel, Numbers, Plan
+from narrowgauge.suites.meta.attention_plans import CAPPED, FP8, PLANS, SHARES, TOKENS
 from narrowgauge.suites.meta.second_attention import attention
 
 pytestmark = pytest.mark.meta
@@ -33,7 +35,7 @@ def in_bits(value: F64, bits: int) -> F64:
 
 
 def float32(value: F64) -> F64:
-    return value.astype(np.float32).astype(np.float64)
+    return np.asarray(value.astype(np.float32).astype(np.float64))
 
 
 def inputs(keys: int, width: int, columns: int) -> dict[str, Triple]:
@@ -48,11 +50,7 @@ def inputs(keys: int, width: int, columns: int) -> dict[str, Triple]:
     dominant[keys // 2] = 60 * q[0]
     return {
         "noise": (q, k, v),
-        "of float32": (
-            np.float32(shaped(4, 3, width) / 3).astype(np.float64),
-            np.float32(k / 3).astype(np.float64),
-            v / 2,
-        ),
+        "of float32": (float32(shaped(4, 3, width) / 3), float32(k / 3), v / 2),
         "large scores": (8 * q, 4 * k, v),
         "small scores": (q / 64, k / 64, v),
         "rising": (one, float32(rising), np.eye(keys, columns)),
@@ -83,15 +81,17 @@ def asked(triple: Triple, numbers: Numbers, rule: Attention) -> tuple[F64, F64]:
 
 
 def rules(numbers: Numbers, plan: Plan) -> Attention:
-    sums = "matrix_unit" if plan.add.__name__ == "truncated" else "ieee"
     return Attention(
         float(np.float32(numbers.scale)),
         numbers.soft_cap,
         numbers.weights,
-        shares=plan.shares,
-        sums=sums,
+        numbers.weights_scale,
+        plan.shares,
+        sums={"truncated": "matrix_unit", "of_fp8": "fp8_matrix_unit"}.get(plan.add.__name__, "ieee"),
         tile=max(1, plan.tile),
         tanh="instruction" if plan.tanh == "instruction" else "function",
+        products=numbers.products,
+        scaled_first=plan.scaled != "score",
     )
 
 
@@ -106,13 +106,36 @@ def test_every_kernel_lies_inside(keys: int, width: int, weights: str) -> None:
     for name, triple in inputs(keys, width, 6).items():
         for scales in ((1.0, 1.0), (0.37, 2.9)):
             key_scale, value_scale = (float(np.float32(s)) for s in scales)
-            numbers = Numbers(float(np.float32(width**-0.5)), 0.0, weights, key_scale, value_scale)
+            numbers = Numbers(
+                float(np.float32(width**-0.5)), 0.0, weights, key_scale=key_scale, value_scale=value_scale
+            )
             for plan in (*PLANS, *SHARES):
                 left = slack(plan, numbers, triple, asked(triple, numbers, rules(numbers, plan)))
                 least[f"{name}, {plan.name}"] = left
     worst = min(least, key=least.__getitem__)
     print(keys, width, weights, worst, round(least[worst], 4))
     assert least[worst] >= 0, f"{worst}: {least[worst]}"
+
+
+@pytest.mark.parametrize("products", ["bfloat16", "float16"])
+def test_every_kernel_that_rounds_products_lies_inside(products: str) -> None:
+    for name, triple in inputs(40, 64, 6).items():
+        numbers = Numbers(0.125, 0.0, "bfloat16", products)
+        for plan in PLANS:
+            if plan.scaled == "score":
+                left = slack(plan, numbers, triple, asked(triple, numbers, rules(numbers, plan)))
+                assert left >= 0, f"{name}, {plan.name}: {left}"
+
+
+@pytest.mark.parametrize("up", [1.0, 256.0])
+@pytest.mark.parametrize("keys", [1, 33, 130])
+def test_every_kernel_in_fp8_lies_inside(keys: int, up: float) -> None:
+    for name, (q, k, v) in inputs(keys, 64, 6).items():
+        triple = (in_bits(q, 4), in_bits(k, 4), in_bits(v, 4))
+        numbers = Numbers(0.125, 0.0, "float8_e4m3fn", weights_scale=up)
+        for plan in FP8:
+            left = slack(plan, numbers, triple, asked(triple, numbers, rules(numbers, plan)))
+            assert left >= 0, f"{name}, {plan.name}: {left}"
 
 
 @pytest.mark.parametrize("cap", [0.5, 30.0])
@@ -131,7 +154,7 @@ def test_every_kernel_with_a_scale_for_each_token_lies_inside(weights: str) -> N
     keys = 70
     of_keys, of_values = (float32(np.abs(shaped(seed, keys)) + 0.01) for seed in (8, 9))
     for name, (q, k, v) in inputs(keys, 64, 6).items():
-        numbers = Numbers(0.125, 0.0, weights, of_keys, of_values)
+        numbers = Numbers(0.125, 0.0, weights, "float32", of_keys, of_values)
         for plan in TOKENS:
             ends = attend(q, k[:, None], v[:, None], rules(numbers, plan), of_keys[:, None], of_values[:, None])
             assert slack(plan, numbers, (q, k, v), ends) >= 0, f"{name}, {plan.name}"
@@ -156,7 +179,7 @@ def test_the_exact_result_lies_inside(cap: float) -> None:
 def test_weights_are_exact() -> None:
     """To float64's own errors, over 100 powers of e."""
     q, k, _ = inputs(12, 16, 3)["large scores"]
-    scores = scores_of(q[None], k[None], np.full((1, 1, 12), 0.25), 0.0, "ieee", "function")
+    scores = scores_of(q[None], k[None], np.full((1, 1, 12), 0.25), Attention(0.25))
     found = weights_of(scores, 1).exact[0]
     for head in range(3):
         exact = attention(q[head].tolist(), k.tolist(), np.eye(12).tolist(), 0.25)
