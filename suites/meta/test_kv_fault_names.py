@@ -24,6 +24,7 @@ from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.settling import free_rows, settled
+from narrowgauge.reference.message import failure_message
 
 pytestmark = pytest.mark.meta
 
@@ -179,3 +180,20 @@ def test_every_fault_of_caches_is_probed() -> None:
     files = Path(__file__).parent.glob("test_kv_fault_*.py")
     named = {name for file in files if file != Path(__file__) for name in re.findall(r"kv_\w+\.\w+", file.read_text())}
     assert set(OURS) - named == {"kv_scale.doubled", "kv_scale.halved"}  # named in two parts there
+
+
+@pytest.mark.parametrize("fault", ["cast.ties_away", "element.scaled_twice", "kv_slot.one_later", "kv_slot.page_zeroed"])
+def test_a_fault_in_one_part_alone(fault: str) -> None:
+    """Values are written wrongly and keys rightly: the verdict says which part it is."""
+    claim = CLAIMS[0]
+    x = cases_for(claim, "smoke")["scattered"]
+    right = promised_for(claim, x)
+    got = {n: v.low for n, v in outputs_of(right, x).items()}
+    got["v"] = outputs_of(FAULTS[fault].applied_to(right), x)["v"].low
+    verdict = judge(claim, x, got)
+    first = verdict.explanations[0]
+    if fault == "element.scaled_twice":
+        assert (first.faults, first.only) == (("kv_scale.v_twice",), "")
+    else:
+        assert (first.faults, first.only, first.complete) == ((fault,), "v", True)
+        assert f": {fault} in v alone" in failure_message(verdict, "mine")
