@@ -15,7 +15,8 @@ from narrowgauge.reference.dequantized import code_values, multipliers, to_eleme
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.kv.arithmetic import F64
-from narrowgauge.reference.kv.attention import Attention, attend, rounded
+from narrowgauge.reference.kv.attention import attend, rounded
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.call import Numbers, places_of, query_of, rows_of, sizes_of
 from narrowgauge.reference.kv.paged import Paged
 
