@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from narrowgauge.kernels_under_test.kv_places import count_of, width_of
+from narrowgauge.kernels_under_test.kv_places import block_of, count_of, width_of
 
 #: which slot numbers a rule takes for padding: any negative one, or slot 0
 NEGATIVE, ZERO = "negative", "zero"
@@ -49,6 +49,12 @@ def check_rows(name, x, view, codes_per_element=1, tokens=None):
         raise ValueError(f"{name} is {list(x.shape)}; expected [{rows}, {heads}, {width}], the heads of its cache")
 
 
+def types_of(format):
+    """Types of a tensor that holds codes of a format: its own, and bytes."""
+    own = getattr(torch, format, torch.uint8)
+    return (own, torch.uint8) if own.itemsize == 1 else (own,)
+
+
 def check_stored(name, view, dtypes):
     """The type of a cache's elements: that of its format, or integers of the same width."""
     if view.dtype not in dtypes:
@@ -87,3 +93,29 @@ def check_angles(table, x):
     if table.ndim != 2 or table.dtype != x.dtype or table.shape[1] % 2 or not 0 < table.shape[1] <= x.shape[2]:
         came = f"{table.dtype} {list(table.shape)}"
         raise ValueError(f"cos_sin is {came}; expected {x.dtype} [positions, an even number up to {x.shape[2]}]")
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+
+
+def check_sequences(table, lengths, view):
+    """Lengths that a table has room for, and pages of the cache wherever a token is."""
+    if table.dtype not in (torch.int32, torch.int64) or table.ndim != 2:
+        raise ValueError(f"block_table is {table.dtype} {list(table.shape)}; expected int32 or int64, a matrix")
+    block = block_of(view)
+    check_numbers("seq_lens", lengths, table.shape[0])
+    check_within("seq_lens", lengths, 0, table.shape[1] * block)
+    used = torch.arange(table.shape[1], device=table.device) * block < lengths[:, None]
+    wrong = used & ((table < 0) | (table >= view.shape[0]))
+    if wrong.any():
+        sequence, page = wrong.nonzero()[0].tolist()
+        came = f"block_table[{sequence}, {page}] is {int(table[sequence, page])}"
+        raise ValueError(f"{came}; expected a page from 0 to {view.shape[0] - 1}")
+
+
+def check_query(query, sequences, heads, width):
+    """One query of each sequence, whose heads share those of the cache evenly."""
+    known = torch.float32, torch.bfloat16, torch.float16
+    if query.ndim != 3 or query.dtype not in known or query.shape[::2] != (sequences, width) or query.shape[1] % heads:
+        expected = f"[{sequences}, a multiple of {heads} heads, {width}] of 16 or 32 bits"
+        raise ValueError(f"query is {query.dtype} {list(query.shape)}; expected {expected}")

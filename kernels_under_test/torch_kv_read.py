@@ -6,7 +6,7 @@ import torch
 
 from narrowgauge import KvRead, kernel
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, E5M2, FNUZ, FP4
-from narrowgauge.kernels_under_test.kv_places import by_columns, hnd, in_row, nhd, packed_keys, scales
+from narrowgauge.kernels_under_test.kv_places import by_columns, flat, hnd, in_row, nhd, packed_keys, scales
 from narrowgauge.kernels_under_test.torch_kv_gather import (
     decoded,
     given,
@@ -53,7 +53,7 @@ def torch_kv_read_paged_fp8(x, format, source, v_cache, block_table, seq_lens, k
 
 @reader("sglang.fp8", ("float8_e5m2",))
 def torch_kv_read_pool_fp8(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale, block_size):
-    views = [nhd(cache.unflatten(0, (-1, block_size))) for cache in (x, v_cache)]
+    views = [flat(cache, block_size) for cache in (x, v_cache)]
     return by_scale(views, (k_scale, v_scale), source, format, block_table, seq_lens)
 
 
@@ -80,7 +80,7 @@ def torch_kv_read_fp4_block16(
     slots = slots_in(block_table, seq_lens, block_size)
     read = []
     for cache, exponents in ((x, k_scale_cache), (v_cache, v_scale_cache)):
-        view = nhd(cache.unflatten(0, (-1, block_size)))
+        view = flat(cache, block_size)
         power = torch.exp2(exponents[slots].double() - 127).float()
         power = torch.where(exponents[slots] == 255, torch.nan, power).unflatten(1, (heads, -1))
         read.append(rows(decoded(view, slots, source) * power.repeat_interleave(16, -1), format))

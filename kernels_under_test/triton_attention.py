@@ -16,6 +16,8 @@ import torch
 import triton
 import triton.language as tl
 
+from narrowgauge.kernels_under_test.claiming import ALL_SOURCES
+from narrowgauge.kernels_under_test.kv_checks import check_format, check_query, check_sequences
 from narrowgauge.kernels_under_test.triton_codec import INTERPRETED, load_float32_bits, store_float32_bits
 from narrowgauge.kernels_under_test.triton_kv_gather import patterns_for
 from narrowgauge.kernels_under_test.triton_kv_parts import elements_at
@@ -146,8 +148,15 @@ def attended(
 ):  # fmt: skip
     """What each query makes of its sequence, [sequences, query heads, columns of a value] as patterns of ``format``.
 
-    ``rope``: a part whose columns follow those of ``keys``.
+    ``rope``: a part whose columns follow those of ``keys``. Raises ``ValueError`` for a bad call.
     """
+    check_format(format, ALL_SOURCES)
+    for part in (keys, values, rope):
+        if part is not None:
+            part.check(keys)
+    check_sequences(table, lengths, keys.codes)
+    rope_width = 0 if rope is None else rope.width
+    check_query(query, len(lengths), keys.heads, keys.width + rope_width)
     sequences, heads, _ = query.shape
     group, width = heads // keys.heads, values.width
     out, to = patterns_for(format, (sequences, heads, width), query.device)
@@ -159,20 +168,18 @@ def attended(
         sums = torch.empty((sequences, heads, splits), dtype=torch.float32, device=query.device)
     loaded, bf16 = elements_of(query)
     tile = min(HEADS, triton.next_power_of_2(group))
-    rope_width = 0 if rope is None else rope.width
+    of_rope = (None, None) if rope is None else (rope.handed, rope.form)
     attend_tokens[sequences, keys.heads * triton.cdiv(group, tile), splits](
-        loaded, keys.handed, None if rope is None else rope.handed, values.handed, means, sums, table, lengths,
-        keys.block, group, splits, keys.width, rope_width, width, *query.stride()[:2], table.stride(), scale,
-        cap or 1.0,
-        keys.form, None if rope is None else rope.form, values.form, WEIGHTS[weights], bool(cap), bf16,
-        0 if splits > 1 else to, tile, TOKENS, triton.next_power_of_2(keys.width),
-        triton.next_power_of_2(max(rope_width, 1)), triton.next_power_of_2(width), enable_fp_fusion=False,
+        loaded, keys.handed, of_rope[0], values.handed, means, sums, table, lengths, keys.block, group, splits,
+        keys.width, rope_width, width, *query.stride()[:2], table.stride(), scale, cap or 1.0,
+        keys.form, of_rope[1], values.form, WEIGHTS[weights], bool(cap), bf16, 0 if splits > 1 else to, tile, TOKENS,
+        triton.next_power_of_2(keys.width), triton.next_power_of_2(max(rope_width, 1)), triton.next_power_of_2(width),
+        enable_fp_fusion=False,
     )  # fmt: skip
     if splits > 1:
-        rows, most = sequences * heads, triton.next_power_of_2(splits)
-        each = 64 if INTERPRETED else 1
+        rows, each = sequences * heads, 64 if INTERPRETED else 1
         merge_splits[(triton.cdiv(rows, each),)](
-            means.view(torch.float32), sums, out, splits, rows, width, to, each, most, triton.next_power_of_2(width),
-            enable_fp_fusion=False,
+            means.view(torch.float32), sums, out, splits, rows, width, to, each, triton.next_power_of_2(splits),
+            triton.next_power_of_2(width), enable_fp_fusion=False,
         )  # fmt: skip
     return out

@@ -8,6 +8,7 @@ import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import ALL_SOURCES
 from narrowgauge.kernels_under_test.hadamard_signs import signs_of
+from narrowgauge.kernels_under_test.kv_checks import check_format, check_sequences
 from narrowgauge.kernels_under_test.triton_codec import INTERPRETED, store_float32_bits
 from narrowgauge.kernels_under_test.triton_kv_before import hadamard
 from narrowgauge.kernels_under_test.triton_kv_parts import elements_at
@@ -48,24 +49,31 @@ def patterns_for(format, shape, device):
     return torch.empty(shape, dtype=torch.int32 if to == 0 else torch.int16, device=device), to
 
 
-def gathered(part, format, block_table, seq_lens, turned=False):
-    """The values of all sequences, one after the other [tokens, heads · width], as patterns of ``format``.
+def read(parts, format, table, lengths, turned=False):
+    """The values of each part: of all sequences, one after the other [tokens, heads · width], as patterns of a format.
 
-    ``turned``: heads were rotated (Hadamard) before they were written.
+    ``turned``: heads were rotated (Hadamard) before they were written. Raises ``ValueError`` for a bad call.
     """
-    columns, lengths = part.heads * part.width, seq_lens.long()
+    check_format(format, ALL_SOURCES)
+    for part in parts:
+        part.check(parts[0])
+    check_sequences(table, lengths, parts[0].codes)
     ends = torch.cumsum(lengths, 0)
     total = int(ends[-1]) if ends.numel() else 0
-    out, to = patterns_for(format, (total, columns), part.codes.device)
+    return tuple(_gathered(part, format, table, lengths, ends - lengths, total, turned) for part in parts)
+
+
+def _gathered(part, format, table, lengths, starts, total, turned):
+    columns, device = part.heads * part.width, part.codes.device
+    out, to = patterns_for(format, (total, columns), device)
     if out.numel():
         across = min(COLUMNS, max(16, triton.next_power_of_2(columns)))
-        longest = block_table.shape[1] * part.block
+        longest = table.shape[1] * part.block
         tokens = min(TILE // across, triton.next_power_of_2(longest))
-        grid = triton.cdiv(longest, tokens), len(seq_lens), triton.cdiv(columns, across)
-        gather_values[grid](
-            part.handed, out, block_table, seq_lens, ends - lengths,
-            signs_of(part.width, part.codes.device) if turned else None, columns, part.width, part.block,
-            block_table.stride(), part.form, to, (part.width & -part.width).bit_length() - 1 if turned else 0, tokens,
-            across, enable_fp_fusion=False,  # a product of codes and scales meets sums where heads are turned back
+        steps = (part.width & -part.width).bit_length() - 1 if turned else 0
+        gather_values[triton.cdiv(longest, tokens), len(lengths), triton.cdiv(columns, across)](
+            part.handed, out, table, lengths, starts, signs_of(part.width, device) if turned else None,
+            columns, part.width, part.block, table.stride(), part.form, to, steps, tokens, across,
+            enable_fp_fusion=False,  # a product of code and scale meets a sum where heads are turned back
         )  # fmt: skip
     return out

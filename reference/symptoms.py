@@ -7,7 +7,6 @@ import re
 from narrowgauge.reference.symptom import Symptom
 from narrowgauge.reference.symptoms_of_caches import OF_CACHES
 
-
 SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
         "the service answers '!!!!' or nothing at all",

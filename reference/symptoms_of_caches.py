@@ -7,7 +7,19 @@ from narrowgauge.reference.symptom import Symptom
 OF_CACHES: tuple[Symptom, ...] = (
     Symptom(
         "answers get worse with an fp8 cache, most of all long ones",
-        ("kv cache", "kv-cache", "cache", "k_scale", "v_scale", "kv scale", "long context", "decays", "repetition"),
+        (
+            "fp8 cache",
+            "kv cache",
+            "kv-cache",
+            "cache",
+            "get worse",
+            "k_scale",
+            "v_scale",
+            "kv scale",
+            "long context",
+            "decays",
+            "repetition",
+        ),
         "A scale of the cache is not what the other side takes it for. Where scales are 1, or where writer and reader "
         "make the same mistake, nothing is to be seen: each is judged apart, under scales that are not 1.",
         (
@@ -30,12 +42,23 @@ OF_CACHES: tuple[Symptom, ...] = (
             "kv_attention.values_not_descaled",
             "kv_attention.keys_not_descaled",
         ),
-        "Judge the writer and the reader of the cache, each alone (kv_write, kv_read); then the scales that a checkpoint "
-        "delivers (narrowgauge kv).",
+        "Judge the writer and the reader of the cache, each alone (kv_write, kv_read); then the scales of a checkpoint "
+        "(narrowgauge kv).",
     ),
     Symptom(
         "a request reads what another one wrote",
-        ("another request", "other request", "other user", "leak", "mixed up", "slot", "page", "block table", "prefix"),
+        (
+            "reads what another one wrote",
+            "another request",
+            "other request",
+            "other user",
+            "leak",
+            "mixed up",
+            "slot",
+            "page",
+            "block table",
+            "prefix",
+        ),
         "A token stands in another slot than the one that is read, or a table is read in another order. One request in "
         "an empty cache hides it.",
         (
@@ -70,11 +93,21 @@ OF_CACHES: tuple[Symptom, ...] = (
             "kv_page.one_token_earlier",
             "kv_page.beyond_32_bits",
         ),
-        "Judge the writer at scattered slots and the reader on pages in no order: the mismatch says slot, page and token.",
+        "Judge the writer at scattered slots and the reader on pages in no order: a mismatch says slot, page, token.",
     ),
     Symptom(
         "what nobody wrote, or everybody, reaches an answer",
-        ("stale", "uninitialised", "uninitialized", "garbage", "batch", "intermittent", "now and then", "0 * nan"),
+        (
+            "nobody wrote",
+            "stale",
+            "uninitialised",
+            "uninitialized",
+            "garbage",
+            "batch",
+            "intermittent",
+            "now and then",
+            "0 * nan",
+        ),
         "Slots behind the last token hold what was there before, and 0 times NaN is NaN. Or a writer leaves zeros and "
         "padding where others have tokens.",
         (
@@ -89,8 +122,21 @@ OF_CACHES: tuple[Symptom, ...] = (
         "Judge the reader with NaN in all slots that no sequence uses, and again with numbers there.",
     ),
     Symptom(
-        "a cache is right in one kernel and nonsense in another",
-        ("nhd", "hnd", "offload", "reload", "transfer", "disaggregated", "swizzle", "mla", "fp4 cache", "two kernels"),
+        "a cache is right in one kernel and wrong in another",
+        (
+            "right in one kernel",
+            "wrong in another",
+            "nhd",
+            "hnd",
+            "offload",
+            "reload",
+            "transfer",
+            "disaggregated",
+            "swizzle",
+            "mla",
+            "fp4 cache",
+            "two kernels",
+        ),
         "The same bytes are taken for another layout: heads and places, packed keys, swizzled scales, the order of the "
         "fields of a row. Shapes are often alike, and uniform scales hide it.",
         (

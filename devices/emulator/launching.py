@@ -62,8 +62,9 @@ def launch(
 ) -> dict[str, bool]:
     """Run one kernel and give the models of instructions that it used, True for those whose answer was open.
 
-    ``signature`` gives the type of each argument, "constexpr" for those compiled in, of a tuple those of its members,
-    ``fill`` the byte that registers hold before anybody writes them, ``choice`` which answer is taken where a model's words leave several.
+    ``signature`` gives the type of each argument, "constexpr" for those compiled in, of a tuple those of its members;
+    ``fill`` the byte that registers hold before anybody writes them, ``choice`` which answer is taken where a model's
+    words leave several.
 
     Raises ``NotExecuted`` for what the emulator does not know, ``KernelError`` for what the kernel does wrong.
     """

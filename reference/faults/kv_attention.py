@@ -197,7 +197,7 @@ FAULTS = (
     PagedFault(
         "kv_attention.softmax_scale_of_values",
         "ATTENTION",
-        _scale(_value_width),
+        kv.where(lambda p: not _has_scale(p), _scale(_value_width)),
         "attention is a little too sharp or too flat",
         "the root of the width of values is taken, of MLA that of the latent part, where that of keys is right",
         (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.reference.faults import kv_edits as kv
@@ -57,6 +58,10 @@ def _rounded_up(paged: Paged, x: Input) -> Coded:
     return Input(x.format, longer(x).data, given)
 
 
+def _without(zeroed: npt.NDArray[np.bool_], value: Coded) -> Coded:
+    return Coded(value.format, np.where(zeroed[:, None], 0, value.data).astype(value.data.dtype))
+
+
 def _pages_zeroed(behind: bool) -> PagedEdit:
     """Zeros in every slot of a page to which a token is written, or in those behind the last one written."""
 
@@ -68,10 +73,7 @@ def _pages_zeroed(behind: bool) -> PagedEdit:
             last = slots[slots // found.block == page].max()
             zeroed[last + 1 if behind else page * found.block : (page + 1) * found.block] = True
         zeroed[slots] = False
-        return {
-            n: Interval(*(Coded(v.format, np.where(zeroed[:, None], 0, end.data).astype(end.data.dtype)) for end in (v.low, v.high)))
-            for n, v in outputs.items()
-        }  # fmt: skip
+        return {n: Interval(*(_without(zeroed, end) for end in (v.low, v.high))) for n, v in outputs.items()}
 
     return kv.where(kv.writes, kv.leaving(change))
 

@@ -12,6 +12,7 @@ from narrowgauge.reference.faults import (
     granularity,
     integers,
     kv_attention,
+    kv_copies,
     kv_layouts,
     kv_pages,
     kv_scales,
@@ -32,7 +33,7 @@ from narrowgauge.reference.faults.fault import AnyFault
 _FAMILIES = (
     casts, rounding, limits, specials, flavours, exponents, integers, decoding,
     scales, elements, zeros, levels, granularity, tails, reading, layouts,
-    kv_scales, kv_layouts, kv_slots, kv_pages, kv_attention,
+    kv_scales, kv_copies, kv_layouts, kv_slots, kv_pages, kv_attention,
 )  # fmt: skip
 
 FAULTS: dict[str, AnyFault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}

@@ -68,7 +68,7 @@ SUMS = {
 #: relative error of tanh, by name
 TANH = {
     "function": 4 * U,  # CUDA tanhf 2 ulp; SLEEF u10, OCML and numpy less. A form out of exp: TANH_ABSOLUTE
-    "instruction": 2.0**-11,  # PTX ISA, tanh.approx.f32, as FlashAttention's and FlashInfer's CUDA kernels use it
+    "instruction": 2.0**-11,  # PTX ISA, tanh.approx.f32, as FlashAttention's soft cap uses it (cutlass::fast_tanh)
 }
 
 

@@ -15,55 +15,19 @@ that are flushed (MFMA of MI200).
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-
 import numpy as np
 
-from narrowgauge.contracts.errors import BadInput, unknown
+from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.interval import Interval
-from narrowgauge.reference.kv.arithmetic import F64, SUMS, TANH, Mask, coded, rounding_to
+from narrowgauge.reference.kv.arithmetic import F64, Mask, coded, rounding_to
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.scores import scores_of
-from narrowgauge.reference.kv.weighing import Narrowing, Values, Weights, weighed, weighed_as_shares, weights_of
+from narrowgauge.reference.kv.weighing import Values, Weights, weighed, weighed_as_shares, weights_of
 
-#: formats that products of q and k, and weights, may be rounded to
-NARROW = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e4m3fnuz")
 #: beyond this float32 may overflow on the way
 _LARGEST = 2.0**127
 _MOST_KEYS = 2**19
-
-
-@dataclass(frozen=True)
-class Attention:
-    """What a contract says of the arithmetic. Raises ``BadInput`` for what cannot be."""
-
-    scale: float  #: what scores are multiplied by, a float32
-    soft_cap: float = 0.0  #: c of c · tanh(score / c); 0 for none
-    weights: str = "float32"  #: format that weights are rounded to before they meet values
-    weights_scale: float = 1.0  #: power of two that they are multiplied by before, and divided by after
-    shares: bool = False  #: whether weights are divided by their sum before they are rounded
-    sums: str = "matrix_unit"  #: of ``SUMS``
-    tanh: str = "function"  #: of ``TANH``
-    products: str = "float32"  #: format that each q_i · k_i is rounded to before products are summed
-    tile: int = 1  #: a key's way has at most one rescaling for so many keys
-
-    def __post_init__(self) -> None:
-        named: tuple[tuple[str, str, Collection[str]], ...] = (
-            ("format of products", self.products, NARROW),
-            ("format of weights", self.weights, NARROW),
-            ("sums", self.sums, SUMS),
-            ("tanh", self.tanh, TANH),
-        )
-        for what, name, known in named:
-            if name not in known:
-                raise unknown(what, name, known, "Attention(...)")
-        if not (0 < self.scale < _LARGEST and 0 <= self.soft_cap < _LARGEST):
-            raise BadInput(
-                f"scale {self.scale}, soft cap {self.soft_cap}; expected a positive one, and 0 or a positive"
-            )
-        if self.tile < 1 or np.frexp(self.weights_scale)[0] != 0.5:
-            raise BadInput(f"tile {self.tile}, weights_scale {self.weights_scale}; expected ≥ 1, and a power of two")
 
 
 def attend(
@@ -98,10 +62,10 @@ def attend(
         q, k = np.where(poisoned[..., None], 0.0, q), np.where(np.isfinite(k), k, 0.0)
         v = Values(np.where(np.isfinite(codes), codes, 0.0), of_values)
         _check_range(q, k, v, of_keys * rule.scale, rule)
-        scores = scores_of(q, k, of_keys * rule.scale, rule.soft_cap, rule.sums, rule.tanh, rule.products)
+        scores = scores_of(q, k, of_keys * rule.scale, rule)
         weights = weights_of(scores, rule.tile)
         mean = weighed_as_shares if rule.shares and rule.weights != "float32" else weighed
-        low, high = mean(weights, v, Narrowing(rule.weights, rule.weights_scale), rule.sums, rule.tile)
+        low, high = mean(weights, v, rule)
         negative = np.asarray(np.signbit(codes).any(axis=-2))[:, None]
         low = np.where((low == 0) & (high == 0) & negative, -0.0, low)  # of -0 alone, or of both zeros
         special = _specials(codes, weights, poisoned, rule)

@@ -115,7 +115,9 @@ def _static(paged: Paged, columns: dict[str, int], sizes: Sizes, turn: int) -> d
         part = paged.cache.part(name)
         recipe, numbers = sized(behaviour, part, columns[name] // heads_of(part, sizes)).recipe, SCALES[name]
         if part.unused_scale:
-            found[f"{name}_scale"] = Coded("float32", np.array([[numbers[turn % len(numbers)]]], np.float32).view(np.uint32))
+            found[f"{name}_scale"] = Coded(
+                "float32", np.array([[numbers[turn % len(numbers)]]], np.float32).view(np.uint32)
+            )
         if recipe is None or not recipe.inputs or part.scale_of:
             continue
         _, across = recipe.blocks.grid(1, columns[name])

@@ -130,7 +130,8 @@ class Judged:
         return {
             "layer": self.layer, "part": self.part, "elements": h.elements, "nan": h.nan, "inf": h.inf,
             "amax": [float(a) for a in h.amax], "seen": h.place, "rope": h.rope, "given": self.given,
-            "scale": self.scale, "in_use": self.used and self.used.to_json(), "by_amax": self.by_amax.to_json(),
+            "scale": self.scale, "recipe": self.effects.recipe.name,
+            "in_use": self.used and self.used.to_json(), "by_amax": self.by_amax.to_json(),
             "best": self.best.to_json(), "good_scale": self.good.scale,
             "loss_db": self.loss if np.isfinite(self.loss) else None,
             "findings": [finding.to_json() for finding in self.findings],

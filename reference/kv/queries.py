@@ -101,7 +101,7 @@ def _one_hot(
     rows = np.zeros((used.size, heads, width), fmt.storage)
     rows[np.arange(used.size), :, place % width] = one
     data = value.data.copy()
-    data[used] = rows.reshape(used.size, -1)
+    data[used] = rows.reshape(used.size, heads * width)
     return {name: Coded(value.format, data)}
 
 

@@ -15,9 +15,9 @@ from narrowgauge.reference.kv.arithmetic import (
     U,
     digits,
     grid,
-    power_of_two,
     rounding_to,
 )
+from narrowgauge.reference.kv.rule import Attention
 
 #: roundings of a score other than those of its dot product: softmax scale times a query's, times a key's, times
 #: log2 e, log2 e itself, and the product with what is summed. Before the sum or after it.
@@ -32,44 +32,35 @@ class Scores:
     error: F64
 
 
-def scores_of(
-    query: F64,
-    keys: F64,
-    scale: F64,
-    soft_cap: float = 0.0,
-    sums: str = "ieee",
-    tanh: str = "function",
-    to: str = "float32",
-) -> Scores:
+def scores_of(query: F64, keys: F64, scale: F64, rule: Attention) -> Scores:
     """From q [kv heads, queries, d], k [kv heads, keys, d], scale [kv heads, 1, keys]; all finite.
 
     The error of a dot product of d terms in any order is at most (d + 2) · add for the sum (``Sums``) and u for each
-    product, of A = Σ |q_i k_i|; a product that underflows loses TINY. Products that are rounded ``to`` a format
-    first lose that as well. All products are multiples of grid(q) · grid(k); where A is at most 2^bits of it, and the
+    product, of A = Σ |q_i k_i|; a product that underflows loses TINY. Products that are rounded to a format first lose
+    that as well. All products are multiples of grid(q) · grid(k); where A is at most 2^bits of it, and the
     format holds them, nothing is rounded, whatever the order: what remains is the scaling, relative to the score
-    itself. (A scale that is no power of two may be multiplied into q or k before the sum, and spoils that.) Keys whose
+    itself. A scale that is multiplied into q or k first (``scaled_first``) spoils that. Keys whose
     exact products are all the same have the same computed score: an elementwise function gives equal results for
     equal operands.
     """
     turned, width = keys.swapaxes(-1, -2), query.shape[-1]
     dot, size = query @ turned, np.abs(query) @ np.abs(turned)
-    narrow = rounding_to(to)
+    narrow = rounding_to(rule.products)
     with np.errstate(invalid="ignore"):
         unit = grid(query)[..., None] * grid(keys)[..., None, :]
-        exact = power_of_two(scale) & (size <= 2.0 ** SUMS[sums].bits * unit) & (unit >= TINY)
+        exact = (size <= 2.0 ** SUMS[rule.sums].bits * unit) & (unit >= TINY)
+        exact &= not rule.scaled_first
         if narrow.unit:
             held = 2.0 ** (digits(query)[..., None] + digits(keys)[..., None, :]) * narrow.unit <= 1
             exact &= held & (unit >= 2 * narrow.lost)
-    summed = np.expm1(_SCALINGS + U + narrow.unit + (width + 2) * SUMS[sums].add)
+    summed = np.expm1(_SCALINGS + U + narrow.unit + (width + 2) * SUMS[rule.sums].add)
     value = dot * scale
     reach = np.where(exact, np.abs(dot) * np.expm1(_SCALINGS), size * summed + narrow.lost * width) * np.abs(scale)
     reach += TINY * ((width + 1) * np.abs(scale) + 1)
-    same = (exact & (value == value[..., :1])).all(axis=-1, keepdims=True) | (size == 0)
-    reach = np.where(same, 0.0, reach)
-    if soft_cap:
-        value, reach = _capped(value, reach, soft_cap, TANH[tanh])
-        reach = np.where(same.all(axis=-1, keepdims=True), 0.0, reach)
-    return Scores(value, reach)
+    same = ((exact | (size == 0)) & (value == value[..., :1])).all(axis=-1, keepdims=True)
+    if rule.soft_cap:
+        value, reach = _capped(value, reach, rule.soft_cap, TANH[rule.tanh])
+    return Scores(value, np.where(same, 0.0, reach))
 
 
 def _capped(value: F64, reach: F64, cap: float, relative: float) -> tuple[F64, F64]:

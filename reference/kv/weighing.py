@@ -47,6 +47,7 @@ from narrowgauge.reference.kv.arithmetic import (
     power_of_two,
     rounding_to,
 )
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.scores import Scores
 
 #: below e^this a weight is none: it rounds to 0, or to less than 2^-126
@@ -125,15 +126,7 @@ class Values:
         return self.codes * self.scale
 
 
-@dataclass(frozen=True)
-class Narrowing:
-    """The format that weights are rounded to before they meet values, and what they are multiplied by for that."""
-
-    format: str = "float32"
-    scale: float = 1.0
-
-
-def weighed(weights: Weights, values: Values, to: Narrowing, sums: str, tile: int) -> tuple[F64, F64]:
+def weighed(weights: Weights, values: Values, rule: Attention) -> tuple[F64, F64]:
     """Least and greatest N / L [kv heads, queries, columns], before it is rounded to the output's format."""
     v, exact = values.exact, weights.exact
     count, size = v.shape[-2], np.abs(v)
@@ -143,8 +136,8 @@ def weighed(weights: Weights, values: Values, to: Narrowing, sums: str, tile: in
     largest = size.max(axis=-2)[:, None]
 
     low, high = _means(exact, reach, v, np.where(coarse, 0.0, least))
-    numerator, denominator = _sums(count, sums, tile)
-    rounding, lost = _narrowed(weights, values.scale, to)
+    numerator, denominator = _sums(count, rule)
+    rounding, lost = _narrowed(weights, values.scale, rule)
     of_term = numerator + rounding * (1 + numerator)
     added = np.where(
         coarse, of_term.max(axis=-1, keepdims=True) * largest, (exact * np.exp(reach) * of_term) @ size / least
@@ -161,13 +154,13 @@ def weighed(weights: Weights, values: Values, to: Narrowing, sums: str, tile: in
     return low - reach, high + reach
 
 
-def _sums(count: int, sums: str, tile: int) -> tuple[float, float]:
+def _sums(count: int, rule: Attention) -> tuple[float, float]:
     """Errors of N, relative to Σ ŵ|v|, and of L.
 
     N: count - 1 additions, or none; rescalings, a merge, a product, two scalings, a split's mean (its division and
     the product with its weight). L: the same additions in float32, the rescalings and the merge.
     """
-    add, rescalings = SUMS[sums].add * (count > 1), -(-count // tile) + 1
+    add, rescalings = SUMS[rule.sums].add * (count > 1), -(-count // rule.tile) + 1
     return (
         float(np.expm1((count + 2) * add + (rescalings + 4) * U + DIVISION)),
         float(np.expm1((count + 2) * min(add, 2 * U) + rescalings * U) + 4 * TINY * count),
@@ -189,31 +182,33 @@ def _means(exact: F64, error: F64, values: F64, least: F64) -> tuple[F64, F64]:
     )
 
 
-def _narrowed(weights: Weights, value_scale: F64, to: Narrowing) -> tuple[F64, float]:
+def _narrowed(weights: Weights, value_scale: F64, rule: Attention) -> tuple[F64, float]:
     """Per key the relative rounding error of its weight in the narrower format, and what underflow loses at most.
 
     A weight that is 1 but for less than a quarter of a rounding error rounds to 1: what the rounding takes back is
     that error. With a scale of v multiplied in first, that holds for powers of two.
     """
-    rounding = rounding_to(to.format)
+    rounding = rounding_to(rule.weights)
     one = (weights.one < rounding.unit / 4) & power_of_two(value_scale).swapaxes(-1, -2)
-    return np.where(one, weights.one, rounding.unit), rounding.lost / to.scale
+    return np.where(one, weights.one, rounding.unit), rounding.lost / rule.weights_scale
 
 
-def weighed_as_shares(weights: Weights, values: Values, to: Narrowing, sums: str, tile: int) -> tuple[F64, F64]:
+def weighed_as_shares(weights: Weights, values: Values, rule: Attention) -> tuple[F64, F64]:
     """The same for a kernel that divides first: shares ŵ_i / L are rounded, then summed with values.
 
     A share is p e^±(D_i + D) with D of the sum, off by the sum's and the division's errors: what it rounds to is known
     but near a tie, whatever the order. No splits, and the scale of v at v or at the end.
     """
     v = values.exact
-    numerator, denominator = _sums(v.shape[-2], sums, tile)
+    numerator, denominator = _sums(v.shape[-2], rule)
     mean = np.log((weights.exact * np.exp(np.minimum(weights.error, 1))).sum(axis=-1, keepdims=True))
     mean = np.where((weights.error > 1).any(axis=-1, keepdims=True), 1e3, mean)  # from nothing to 1
     reach = (weights.error + mean + 2 * denominator + DIVISION) * MORE
     low = np.where(weights.gone, 0.0, np.exp(weights.natural - reach) - TINY)
     high = np.exp(np.minimum(weights.natural + reach, 8 * U)) + TINY
-    low, high = (in_format(end * to.scale, to.format) / to.scale for end in (np.maximum(low, 0), high))
+    low, high = (
+        in_format(end * rule.weights_scale, rule.weights) / rule.weights_scale for end in (np.maximum(low, 0), high)
+    )
     up, down, size = np.maximum(v, 0), np.maximum(-v, 0), np.abs(v)
     error = (
         numerator * MORE * (high @ size) + TINY * 4 * v.shape[-2] * np.maximum(1, values.scale.max(axis=-2))[:, None]

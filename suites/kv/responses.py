@@ -119,15 +119,20 @@ def _first_part(claim: Claim) -> str:
 
 
 def _powers(claim: Claim, x: Coded) -> dict[str, npt.NDArray[np.int64]]:
-    """n for each block of each part under a scale."""
-    given = given_with(x)
-    found = {part: _by_head(POWERS[part], given[scale].shape[1]) for part, scale in _scales(given).items()}
-    shared = {part.name: part.scale_of for part in paged_behaviour(claim).cache.parts if part.scale_of}
-    return found | {part: found[of] for part, of in shared.items() if of in found}
+    """n for each block of each part under a scale; 0 where a scale is given and must not matter."""
+    parts = {part.name: part for part in paged_behaviour(claim).cache.parts}
+    found = {part: 0 * power if parts[part].unused_scale else power for part, power in _of_scales(x).items()}
+    return found | {n: found[part.scale_of] for n, part in parts.items() if part.scale_of in found}
 
 
-def _larger_scales(x: Coded, powers: Mapping[str, npt.NDArray[np.int64]]) -> dict[str, Coded]:
+def _of_scales(x: Coded) -> dict[str, npt.NDArray[np.int64]]:
+    """n for each number of the scale of a part."""
     given = given_with(x)
+    return {part: _by_head(POWERS[part], given[scale].shape[1]) for part, scale in _scales(given).items()}
+
+
+def _larger_scales(x: Coded) -> dict[str, Coded]:
+    given, powers = given_with(x), _of_scales(x)
     return {scale: scaled(given[scale], powers[part]) for part, scale in _scales(given).items()}
 
 
@@ -140,12 +145,12 @@ def _of_writer(claim: Claim, x: Input) -> Response:
     parts = {_first_part(claim): Coded(x.format, x.data)} | {name: given[name] for name in POWERS if name in given}
     larger = {n: scaled(v, _over_columns(powers[n], v.shape[1])) if n in powers else v for n, v in parts.items()}
     first = larger.pop(_first_part(claim))
-    return Response(x, Input(x.format, first.data, given | larger | _larger_scales(x, powers)), {})
+    return Response(x, Input(x.format, first.data, given | larger | _larger_scales(x)), {})
 
 
 def _of_reader(claim: Claim, x: Input) -> Response:
     powers, given = _powers(claim, x), dict(given_with(x))
-    larger = given | _larger_scales(x, powers)
+    larger = given | _larger_scales(x)
     if not isinstance(claim.contract, Attend):
         columns = {name: (x if name == _first_part(claim) else given[name]).shape[1] for name in powers}
         return Response(

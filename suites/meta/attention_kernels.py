@@ -60,13 +60,23 @@ def fused(terms: F64) -> F32:
 
 
 def truncated(terms: F64) -> F32:
-    """A tensor core of 8 products: all cut to a common exponent, 24 bits below the largest, and the sum to 24 bits."""
+    """A tensor core of 8 products, 24 bits below the largest, 24 bits written."""
+    return _cut(terms, 8, 24, 24)
+
+
+def of_fp8(terms: F64) -> F32:
+    """Hopper's of 32 products of fp8, 13 bits below the largest, 14 bits written."""
+    return _cut(terms, 32, 13, 14)
+
+
+def _cut(terms: F64, together: int, below: int, bits: int) -> F32:
+    """All terms of a step, and what is there, cut to a common exponent; the sum cut to so many bits."""
     total = np.zeros(terms.shape[:-1])
-    for start in range(0, terms.shape[-1], 8):
-        chunk = np.concatenate([terms[..., start : start + 8], total[..., None]], axis=-1)
-        unit = np.ldexp(1.0, np.frexp(np.abs(chunk).max(axis=-1))[1] - 1 - 24)
+    for start in range(0, terms.shape[-1], together):
+        chunk = np.concatenate([terms[..., start : start + together], total[..., None]], axis=-1)
+        unit = np.ldexp(1.0, np.frexp(np.abs(chunk).max(axis=-1))[1] - 1 - below)
         total = (np.trunc(chunk / unit[..., None]) * unit[..., None]).sum(axis=-1)
-        last = np.ldexp(1.0, np.frexp(total)[1] - 24)
+        last = np.ldexp(1.0, np.frexp(total)[1] - bits)
         total = np.trunc(total / last) * last
     return f32(total)
 
@@ -95,7 +105,18 @@ def float16(value: F32) -> F32:
     return np.asarray(value.astype(np.float16).astype(np.float32))
 
 
-NARROW: dict[str, Callable[[F32], F32]] = {"float32": f32, "bfloat16": bfloat16, "float16": float16}
+def e4m3(value: F32) -> F32:
+    """Of numbers up to 448."""
+    exponent = np.maximum(np.frexp(value)[1] - 1, -6)
+    return f32(np.ldexp(np.round(np.ldexp(value.astype(np.float64), 3 - exponent)), exponent - 3))
+
+
+NARROW: dict[str, Callable[[F32], F32]] = {
+    "float32": f32,
+    "bfloat16": bfloat16,
+    "float16": float16,
+    "float8_e4m3fn": e4m3,
+}
 
 
 @dataclass(frozen=True)
@@ -128,6 +149,7 @@ class Numbers:
     products: str = "float32"
     key_scale: float | F64 = 1.0  #: one, or one for each key
     value_scale: float | F64 = 1.0
+    weights_scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -162,6 +184,9 @@ class Kernel:
     def _own(self, value: F32) -> F32:
         return flushed(value) if self.plan.flush else value
 
+    def _vanishing(self, products: F64) -> F64:
+        return np.where(np.abs(products) < 2.0**-126, 0.0, products) if self.plan.flush else products
+
     def _scores(self, query: F64, keys: F64) -> F32:
         q, k = f32(query), f32(keys)
         if self.plan.scaled == "keys":
@@ -171,7 +196,7 @@ class Kernel:
         products = q.astype(np.float64)[:, None, :] * k.astype(np.float64)[None]
         if self.numbers.products != "float32":
             products = NARROW[self.numbers.products](f32(products)).astype(np.float64)
-        dot = self.plan.add(products)
+        dot = self.plan.add(self._vanishing(products))
         if self.plan.power == "fused" or self.plan.scaled == "query":
             return dot
         score = dot * (self.factor if self.plan.power == "folded" else self.scale)
@@ -222,15 +247,16 @@ class Kernel:
             top = np.maximum(part.top, here.max(axis=1))
             factor = self._factor(part.top, top)
             weight = self._weight(here, top[:, None])
-            total = self._own(part.total * factor) + self.plan.add(weight.astype(np.float64))
+            add = in_turn if self.plan.add is of_fp8 else self.plan.add  # weights themselves are no fp8
+            total = self._own(part.total * factor) + add(weight.astype(np.float64))
             met = self._divide(weight, total[:, None]) if self.plan.shares else weight
             if self.plan.values_scaled == "weights":
                 met = met * scale[start : start + tile]
-            met = NARROW[self.numbers.weights](met)
+            up = f32(self.numbers.weights_scale)
+            met = NARROW[self.numbers.weights](met * up) / up
             products = met.astype(np.float64)[:, None, :] * v.T.astype(np.float64)[None]
-            if self.plan.flush:
-                products = np.where(np.abs(products) < 2.0**-126, 0.0, products)
-            part = _Part(top, total, self._own(part.values * factor[:, None]) + self.plan.add(products))
+            added = self.plan.add(self._vanishing(products))
+            part = _Part(top, total, self._own(part.values * factor[:, None]) + added)
         return part
 
     def _merged(self, parts: list[_Part]) -> F32:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from narrowgauge.suites.meta.attention_kernels import Plan, backwards, by_lanes, fused, in_pairs, truncated
+from narrowgauge.suites.meta.attention_kernels import Plan, backwards, by_lanes, fused, in_pairs, of_fp8, truncated
 
 PLANS = (
     Plan("at once"),
@@ -41,4 +41,11 @@ SHARES = (
     Plan("shares", shares=True, ulps=3, divided=2),
     Plan("shares, a tree", shares=True, add=in_pairs, power="to_base_2", ulps=-3, divided=-2),
     Plan("shares, folded", shares=True, add=truncated, power="folded", divided=-2),
+)
+#: over an fp8 cache, weights in fp8 as well
+FP8 = (
+    Plan("fp8, exact sums", tile=32, power="to_base_2", ulps=3),
+    Plan("fp8, folded", power="folded", turned=True, ulps=-3),
+    Plan("fp8, 13 bits", tile=64, add=of_fp8, power="to_base_2", ulps=3),
+    Plan("fp8, 13 bits at once", add=of_fp8, power="fused", turned=True),
 )

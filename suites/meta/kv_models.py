@@ -110,7 +110,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Array], Forward]] = {
     ),
     "glm4, neighbours, half": (
         {"model_type": "glm4"},
-        (w := weights(bias=True)),
+        (w := weights()),
         llama(w, "neighbours", pairs=HEAD // 4),
     ),
     "stablelm, LayerNorm": (

@@ -208,6 +208,10 @@ def chunks(slot: Whole, head: Whole, s: Whole, n: Cut) -> Whole:
     return 8 * (base + po % 32 * (n.block // 32 * count) + po // 32 * count + s)
 
 
+def _sixteenths(n: Cut) -> int:
+    return n.width // 16
+
+
 def _pair(key: Where, value: Where | None = None) -> Map:
     return {"k_cache": {"k": key}, "v_cache": {"v": value or key}}
 
@@ -217,15 +221,10 @@ def _scales(key: Where, value: Where | None = None) -> Map:
 
 
 def _nvfp4(hnd: bool, swizzled: bool) -> Map:
-    of_16 = {"each": lambda n: n.width // 16, "bits": 8}
-    return {
-        "kv_cache": {
-            "k": _codes(page_codes(0, hnd), 4),
-            "k_scale": Where(place=page_scales(0, hnd), **of_16),
-            "v": _codes(page_codes(1, hnd), 4),
-            "v_scale": Where(place=page_scales(1, hnd, swizzled), **of_16),
-        }
-    }
+    scales = (Where(8, _sixteenths, page_scales(part, hnd, part == 1 and swizzled)) for part in (0, 1))
+    k, v = (_codes(page_codes(part, hnd), 4) for part in (0, 1))
+    of_k, of_v = scales
+    return {"kv_cache": {"k": k, "k_scale": of_k, "v": v, "v_scale": of_v}}
 
 
 def _mla(bits: int) -> Map:
@@ -247,7 +246,7 @@ _DSA: Map = {
     }
 }
 _ROW_SCALE = Where(32, lambda n: 1, behind, heads=False)
-_16 = Where(8, lambda n: n.width // 16, pool_scales)
+_16 = Where(8, _sixteenths, pool_scales)
 _TOKEN_HEAD = {**_pair(_codes(flash(8), 8)), **_scales(of_head(32))}
 #: by name; of one whose format has a width of its own, a function of that width. "-" stands for what follows
 CACHES: Mapping[str, Callable[[int], Map]] = {
@@ -313,7 +312,7 @@ CACHES: Mapping[str, Callable[[int], Map]] = {
     "sglang.nvfp4": lambda bits: {**_pair(_codes(pool(4), 4)), **_scales(_16)},
     "sglang.nvfp4_native": lambda bits: {
         **_pair(_codes(pool(4), 4)),
-        **_scales(*(Where(8, lambda n: n.width // 16, native(swizzled)) for swizzled in (False, True))),
+        **_scales(*(Where(8, _sixteenths, native(swizzled)) for swizzled in (False, True))),
     },
     "sglang.mxfp8": lambda bits: {
         **_pair(_codes(pool(8), 8)),

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from narrowgauge.reference.kv.attention import Attention, attend
+from narrowgauge.reference.kv.attention import attend
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.scores import scores_of
 from narrowgauge.reference.kv.weighing import weights_of
 from narrowgauge.reference.noise import noise
 from narrowgauge.suites.meta.attention_kernels import Kernel, Numbers, Plan
-from narrowgauge.suites.meta.attention_plans import CAPPED, PLANS, SHARES, TOKENS
+from narrowgauge.suites.meta.attention_plans import CAPPED, FP8, PLANS, SHARES, TOKENS
 from narrowgauge.suites.meta.second_attention import attention
 
 pytestmark = pytest.mark.meta
@@ -80,16 +81,17 @@ def asked(triple: Triple, numbers: Numbers, rule: Attention) -> tuple[F64, F64]:
 
 
 def rules(numbers: Numbers, plan: Plan) -> Attention:
-    sums = "matrix_unit" if plan.add.__name__ == "truncated" else "ieee"
     return Attention(
         float(np.float32(numbers.scale)),
         numbers.soft_cap,
         numbers.weights,
-        shares=plan.shares,
-        sums=sums,
+        numbers.weights_scale,
+        plan.shares,
+        sums={"truncated": "matrix_unit", "of_fp8": "fp8_matrix_unit"}.get(plan.add.__name__, "ieee"),
         tile=max(1, plan.tile),
         tanh="instruction" if plan.tanh == "instruction" else "function",
         products=numbers.products,
+        scaled_first=plan.scaled != "score",
     )
 
 
@@ -123,6 +125,17 @@ def test_every_kernel_that_rounds_products_lies_inside(products: str) -> None:
             if plan.scaled == "score":
                 left = slack(plan, numbers, triple, asked(triple, numbers, rules(numbers, plan)))
                 assert left >= 0, f"{name}, {plan.name}: {left}"
+
+
+@pytest.mark.parametrize("up", [1.0, 256.0])
+@pytest.mark.parametrize("keys", [1, 33, 130])
+def test_every_kernel_in_fp8_lies_inside(keys: int, up: float) -> None:
+    for name, (q, k, v) in inputs(keys, 64, 6).items():
+        triple = (in_bits(q, 4), in_bits(k, 4), in_bits(v, 4))
+        numbers = Numbers(0.125, 0.0, "float8_e4m3fn", weights_scale=up)
+        for plan in FP8:
+            left = slack(plan, numbers, triple, asked(triple, numbers, rules(numbers, plan)))
+            assert left >= 0, f"{name}, {plan.name}: {left}"
 
 
 @pytest.mark.parametrize("cap", [0.5, 30.0])
@@ -166,7 +179,7 @@ def test_the_exact_result_lies_inside(cap: float) -> None:
 def test_weights_are_exact() -> None:
     """To float64's own errors, over 100 powers of e."""
     q, k, _ = inputs(12, 16, 3)["large scores"]
-    scores = scores_of(q[None], k[None], np.full((1, 1, 12), 0.25), 0.0, "ieee", "function")
+    scores = scores_of(q[None], k[None], np.full((1, 1, 12), 0.25), Attention(0.25))
     found = weights_of(scores, 1).exact[0]
     for head in range(3):
         exact = attention(q[head].tolist(), k.tolist(), np.eye(12).tolist(), 0.25)

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from narrowgauge.reference.fast_codec import decode_values
-from narrowgauge.reference.kv.attention import Attention, attend, rounded
+from narrowgauge.reference.kv.attention import attend, rounded
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.noise import noise
 from narrowgauge.suites.meta.attention_kernels import F64, bfloat16
 

@@ -10,7 +10,8 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.arithmetic import Rounding, coded, digits, grid, rounding_to
-from narrowgauge.reference.kv.attention import Attention, attend, rounded
+from narrowgauge.reference.kv.attention import attend, rounded
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers
 from narrowgauge.suites.meta.attention_plans import PLANS
 from narrowgauge.suites.meta.second_attention import attention
@@ -33,10 +34,12 @@ def given(keys: int = 8, heads: int = 2, of_query: int = 4, width: int = 16) -> 
 
 @pytest.mark.parametrize("weights", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("keys", [1, 2, 16, 256])
-def test_equal_scores_of_a_power_of_two_give_one_code(keys: int, weights: str) -> None:
+@pytest.mark.parametrize("first", [False, True])
+def test_equal_scores_of_a_power_of_two_give_one_code(keys: int, weights: str, first: bool) -> None:
     """Whole numbers from -4 to 4 and their mean, which bfloat16 holds."""
     values = np.resize(np.array([4.0, -4, 3, 1, -2, 0, 2, 4]), (keys, 1, 3))
-    low, high = attend(np.zeros((2, 16)), shaped(2, keys, 1, 16), values, Attention(0.125, weights=weights))
+    rule = Attention(0.125, weights=weights, scaled_first=first)
+    low, high = attend(np.zeros((2, 16)), shaped(2, keys, 1, 16), values, rule)
     mean = np.broadcast_to(values.mean(axis=0), (2, 3))
     interval = rounded(low, high, "bfloat16")
     assert interval.exact

@@ -17,8 +17,9 @@ import pytest
 
 from narrowgauge.reference.kv import scores, weighing
 from narrowgauge.reference.kv.arithmetic import SUMS, TANH, Rounding
-from narrowgauge.reference.kv.attention import Attention, attend
-from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers, Plan
+from narrowgauge.reference.kv.attention import attend
+from narrowgauge.reference.kv.rule import Attention
+from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers, Plan, of_fp8
 
 pytestmark = pytest.mark.meta
 
@@ -37,6 +38,7 @@ class Case:
     without: dict[str, Patches]  #: by term, what takes it away
     query: F64 | None = None
     tanh: str = "function"
+    sums: str = "ieee"
 
     def inside(self) -> bool:
         query = np.ones((1, self.keys.shape[1])) if self.query is None else self.query
@@ -46,7 +48,7 @@ class Case:
             numbers.soft_cap,
             numbers.weights,
             shares=plan.shares,
-            sums="ieee",
+            sums=self.sums,
             tanh=self.tanh,
             products=numbers.products,
             tile=plan.tile or len(self.keys),
@@ -76,9 +78,9 @@ def _part_of(function: Callable[..., Any], part: int, value: float) -> Callable[
     return changed
 
 
-def dot(small: float) -> Case:
-    """63 products of about 2^-24 vanish or grow one after the other beside 1; the score is 16 times that."""
-    keys = np.zeros((2, 64))
+def dot(small: float, width: int = 64, cap: float = 0.0) -> Case:
+    """Products of about 2^-24 vanish or grow one after the other beside 1; the score is 16 times that."""
+    keys = np.zeros((2, width))
     keys[0] = small
     keys[0, 0] = 1
     no_sum = {name: replace(each, add=0.0) for name, each in SUMS.items()}
@@ -88,7 +90,61 @@ def dot(small: float) -> Case:
         "bits of an exact sum": ((scores, "SUMS", all_exact),),
         "unit of all products": ((scores, "grid", lambda value: np.abs(value).max(axis=-1)),),
     }
-    return Case(Plan("in turn"), Numbers(16.0), keys, np.eye(2), without)
+    if cap:
+        capped = scores._capped
+        without = {
+            "error of a score that is capped": ((scores, "_capped", lambda s, e, *more: capped(s, 0 * e, *more)),)
+        }
+    return Case(Plan("in turn"), Numbers(16.0, cap), keys, np.eye(2), without)
+
+
+def far_below() -> Case:
+    """A weight of e^-70 is a number as any other: the same error of a dot product shows."""
+    keys = np.zeros((2, 64))
+    keys[1] = -U
+    keys[1, 0] = -1
+    return Case(Plan("in turn"), Numbers(70.0), keys, np.eye(2), {"what is gone": ((weighing, "_GONE", -60.0),)})
+
+
+def cancelling(cap: float) -> Case:
+    """The same, and -1 in the end: what is left is twice what it should be."""
+    keys = np.zeros((2, 64))
+    keys[0] = float(np.float32(1.01 * U))
+    keys[0, [0, 63]] = 1, -1
+    without: dict[str, Patches] = {
+        "magnitudes of products": ((scores, "SUMS", {name: replace(each, add=0.0) for name, each in SUMS.items()}),)
+    }
+    return Case(Plan("in turn"), Numbers(2.0**17, cap), keys, np.eye(2), without)
+
+
+def small_products() -> Case:
+    """A product of 2^-127 is flushed; scaled, it would be 1/2."""
+    without: dict[str, Patches] = {"underflow of products": ((scores, "TINY", 0.0),)}
+    return Case(
+        Plan("at once", flush=True),
+        Numbers(2.0**126),
+        column(2.0**-70, 0),
+        np.eye(2),
+        without,
+        np.full((1, 1), 2.0**-57),
+    )
+
+
+def float16_products() -> Case:
+    """2^-26 is 0 in float16; scaled, it would be 1/2."""
+    without: dict[str, Patches] = {
+        "underflow of float16": ((scores, "rounding_to", lambda name: Rounding(2.0**-11, 0.0, np.inf)),)
+    }
+    numbers = Numbers(2.0**25, products="float16")
+    return Case(Plan("at once"), numbers, column(2.0**-26, 0), np.eye(2), without)
+
+
+def alike() -> Case:
+    """The same dot product, out of two products that are flushed, and out of one that is not."""
+    keys = np.array([[2.0**-70, 2.0**-70], [2.0**-69, 0]])
+    without: dict[str, Patches] = {"underflow of equal products": ((scores, "TINY", 0.0),)}
+    plan, numbers = Plan("at once", flush=True), Numbers(2.0**126)
+    return Case(plan, numbers, keys, np.eye(2), without, np.full((1, 2), 2.0**-57))
 
 
 def products() -> Case:
@@ -132,6 +188,16 @@ def narrow(weights: str) -> Case:
         "rivals": ((weighing, "_rivals", lambda scores: 0 * scores.value),),
     }
     return Case(Plan("at once"), Numbers(1.0, weights=weights), column(0, -1.1), np.eye(2), without)
+
+
+def of_fp8_sums() -> Case:
+    """Hopper's unit drops what lies 13 bits below: 64 keys of equal weight, one value 2^14 times the others."""
+    values = np.full((64, 1), 1.0)
+    values[0] = 2.0**14
+    without: dict[str, Patches] = {"bits of fp8 sums": ((weighing, "SUMS", dict.fromkeys(SUMS, SUMS["matrix_unit"])),)}
+    plan = Plan("13 bits", add=of_fp8)
+    numbers = Numbers(1.0, weights="float8_e4m3fn")
+    return Case(plan, numbers, np.zeros((64, 1)), values, without, sums="fp8_matrix_unit")
 
 
 def vanishing() -> Case:
@@ -182,11 +248,19 @@ def by_instruction() -> Case:
 CASES = {
     "dot": dot(U),
     "dot, rounded up": dot(float(np.float32(1.01 * U))),
+    "dot, capped": dot(U, 512, 16.0),
+    "far below": far_below(),
+    "cancelling": cancelling(0.0),
+    "cancelling, capped": cancelling(1.0),
+    "small products": small_products(),
+    "products in float16": float16_products(),
+    "alike": alike(),
     "products": products(),
     "rising": rising(),
     "sums": sums(),
     "bfloat16": narrow("bfloat16"),
     "float16": narrow("float16"),
+    "sums of fp8": of_fp8_sums(),
     "vanishing": vanishing(),
     "flushing": flushing(),
     "capped": capped(),

@@ -57,17 +57,17 @@ def attacks(forward: Forward, steps: int = 60) -> list[tuple[Array, Array]]:
 def test_nothing_exceeds_a_ceiling_and_something_reaches_it(name: str, tmp_path: Path) -> None:
     config, tensors, forward = MODELS[name]
     found = ceilings(save(tmp_path / "m", BASE | config, tensors))
-    largest = dict.fromkeys("kv", 0.0)
+    largest = {part: np.zeros(KV) for part in "kv"}
     for h, angles in attacks(forward):
         for part, values in forward(h, angles).items():
             by_head = np.abs(values).max(axis=(0, 2))
             assert (by_head <= found[part].heads).all(), (part, by_head, found[part].heads)
-            largest[part] = max(largest[part], float(by_head.max()))
+            largest[part] = np.maximum(largest[part], by_head)
     for part, reached in largest.items():
-        assert reached <= found[part].exact * (1 + 1e-12)
+        assert reached.max() <= found[part].exact * (1 + 1e-12)
         # with a bias, or the shift of a norm, two lengths are added that need not point the same way; K's norm hides h
-        loose = part == "k" and any(word in name for word in ("bias", "glm4", "LayerNorm", "K normalised"))
-        assert reached >= (0.8 if loose else 0.99) * found[part].exact, (part, reached, found[part].exact)
+        loose = part == "k" and any(word in name for word in ("bias", "LayerNorm", "K normalised"))
+        assert (reached >= (0.8 if loose else 0.99) * found[part].heads).all(), (part, reached, found[part])
 
 
 def test_the_norm_of_keys_is_reached() -> None:

@@ -139,6 +139,22 @@ def test_a_bin_of_float32_ends_at_what_was_seen() -> None:
     assert effects(zeros).at(1.0).nonzero == 1
 
 
+def test_a_bin_in_which_the_code_changes() -> None:
+    """Above 1.0625, a tie with 1, values go to 1.125: the error falls within the bin. Where a bin's end is lost, what is
+    in it may be."""
+    for x in (1.0625, 1.0626, 1.0702):
+        error = effects(as_format(np.array([[x, 256.0]], np.float32), "float32")).at(1.0).error
+        truth = float(np.float32(x) - (1.125 if x > 1.0625 else 1)) ** 2
+        assert error[0] <= truth <= error[1]
+        assert error[0] > 0.05**2
+    x = as_format(np.array([[1.0, 91.9, 200.0]], np.float32), "float32")
+    made, want = effects(x, SGLANG, E4Z).at(0.37), by_fractions(x, SGLANG, E4Z, 0.37)
+    assert want.counts["lost"] == 2
+    assert made.counts["lost"] == (1, 2)
+    assert made.signal[0] == float(want.signal) == 1.0
+    assert made.signal[1] > 91.0**2
+
+
 def test_the_best_scale_by_trying_all_on_the_raw_elements() -> None:
     """By ml_dtypes: no scale of the grid has less error than the one chosen; the largest magnitude clips none."""
     x = noise(4096, 3).astype(np.float32) * np.float32(0.7)
@@ -162,7 +178,7 @@ def test_the_best_scale_by_trying_all_on_the_raw_elements() -> None:
 
 def test_a_tensor_of_zeros_needs_nothing() -> None:
     made = effects(as_format(np.zeros((2, 8), np.float32), "bfloat16"))
-    assert made.by_amax == 1.0
+    assert (made.by_amax, made.best.scale) == (1.0, 1.0)
     assert made.at(1.0).sqnr == (np.inf, np.inf)
     one = judge_part("layer", "k", made, None, 1.0)
     assert [f.kind for f in one.findings] == ["unity is harmless here"]
@@ -299,6 +315,8 @@ def test_heads_that_one_scale_does_not_fit() -> None:
     for largest, found in ((0.126, []), (0.124, ["a scale per head"])):
         x[:, 96:] *= np.float32(largest / np.abs(x[:, 96:]).max())
         assert [k for k in kinds(x, 1.0, heads=4) if k == "a scale per head"] == found
+    x[:, 96:] = 0
+    assert "a scale per head" not in kinds(x, 1.0, heads=4), "a head of zeros needs no scale"
 
 
 def test_one_scale_a_head() -> None:

@@ -91,6 +91,8 @@ def test_a_file_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     }
     data = as_json(["kv", str(by_hand(tmp_path / "y.safetensors", tensors, least, tokens=0))], capsys)
     assert data["parts"][0]["elements"] == 9
+    data = as_json(["kv", str(tmp_path / "y.safetensors"), "--target", "gfx942"], capsys)
+    assert data["parts"][0]["recipe"] == "vllm.kv_fp8_tensor_rocm_float16", "HIP divides float16 in float16"
 
 
 I64 = np.int64

@@ -65,7 +65,8 @@ ENDS: tuple[Any, Any] = (None, None)
 ONE = pairs(1, 1, 1, 1)
 #: scales, configuration, options -> findings that are of no part, and scales in use of layer 10
 PROVENANCE: dict[str, tuple[dict[str, float], Any, str, str, tuple[Any, Any]]] = {
-    "as calibrated": (pairs(0.1, 0.2, 3, 4e-6), FP8, "", "", (3, 4e-6)),
+    "as calibrated": (pairs(0.1, 0.2, 3, 4e-6), config("fp8", kv_cache_scheme={"num_bits": 8}), "", "", (3, 4e-6)),
+    "and not said": (pairs(0.1, 0.2, 3, 4e-6), FP8, "", "", (3, 4e-6)),
     "zero": ({"10.k_scale": 0, "10.v_scale": 0}, FP8, "--engine sglang", "zero, missing here", (1, 1)),
     "zero in vLLM": ({"10.k_scale": 0, "10.v_scale": 0}, FP8, "", "zero, missing here, the engine ends", ENDS),
     "negative": ({"10.k_scale": -2, "10.v_scale": -1}, FP8, "", "negative, missing here", (1, 1)),
@@ -123,6 +124,10 @@ def test_sglangs_file(kv_file: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     path.write_text(json.dumps(content))
     data = as_json(["kv", str(kv_file), "--scales", str(path), "--engine", "sglang"], capsys, code=1)
     assert [p["scale"] for p in data["parts"]] == [0.125, 0.125, 3.0, 3.0]
+    assert {p["recipe"] for p in data["parts"]} == {"sglang.kv_fp8_number"}, (
+        "a Python number, whose reciprocal multiplies"
+    )
+    assert data["findings"] == [], "one scale for both is no half of a pair"
     assert found(data, layer(10), "v") == ["flushes", "the scale is off"]
     assert "is SGLang's; give --engine sglang" in refused(["kv", str(kv_file), "--scales", str(path)], capsys)
     for change, reason in (
