@@ -7,7 +7,7 @@ is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -62,13 +62,16 @@ PARTS: Mapping[str, tuple[Part, ...]] = {
     **{
         f"vllm.{n}": _parts(recipe)
         for n, recipe in (
-            *((f"{layout}_copy{hnd}", "") for layout in ("flash", "paged", "interleaved") for hnd in ("", "_hnd")),
-            *((f"{layout}_fp8{hnd}", "vllm.kv_fp8_tensor") for layout in ("flash", "paged") for hnd in ("", "_hnd")),
+            *((f"{layout}_copy", "") for layout in ("flash", "paged", "interleaved")),
+            ("flash_copy_hnd", ""),
+            *((f"{layout}_fp8", "vllm.kv_fp8_tensor") for layout in ("flash", "paged")),
+            ("flash_fp8_hnd", "vllm.kv_fp8_tensor"),
             *((f"flash_fp8_head{hnd}", "vllm.kv_fp8_head") for hnd in ("", "_hnd")),
             *(
-                (f"{layout}_fp8_rocm{half}{hnd}", f"vllm.kv_fp8_tensor_rocm{half}")
-                for layout in ("flash", "paged") for half in ("", "_float16") for hnd in ("", "_hnd")
+                (f"{layout}_fp8_rocm{half}", f"vllm.kv_fp8_tensor_rocm{half}")
+                for layout in ("flash", "paged") for half in ("", "_float16")
             ),
+            *((f"flash_fp8_rocm{half}_hnd", f"vllm.kv_fp8_tensor_rocm{half}") for half in ("", "_float16")),
             *(
                 (f"flash_fp8_rocm{half}_head{hnd}", f"vllm.kv_fp8_head_rocm{half}")
                 for half in ("", "_float16") for hnd in ("", "_hnd")
@@ -208,11 +211,19 @@ def before(part: Part, head: list[int], source: str, token: int, given: Argument
     return head, source
 
 
-def write(name: str, source: str, held: str, given: Arguments, cut: Cut, signs: Sequence[int]) -> Memory:
-    """What a writer leaves in its buffers. ``given["x"]`` is the first part."""
+def write(
+    name: str,
+    source: str,
+    held: str,
+    given: Arguments,
+    cut: Cut,
+    signs: Sequence[int],
+    to: Callable[[str, int], int | None] = target,
+) -> Memory:
+    """What a writer leaves in its buffers. ``given["x"]`` is the first part; ``to`` says where a token goes."""
     memory = Memory(name, held, cut, given)
     for token, number in enumerate(given["slot_mapping"].view(np.int32)):
-        slot = target(name, int(number))
+        slot = to(name, int(number))
         if slot is None:
             continue
         for place, part in enumerate(PARTS[name]):
@@ -272,6 +283,13 @@ def read(
     return found
 
 
+def _turned_back(values: Sequence[Number], signs: Sequence[int], block: int) -> list[Number]:
+    """D H x over the size of a block. The sign of a sum of 0 is the order's business: there must be none."""
+    sums = by_matrix([exact(v) for v in values], [1] * len(values), block)
+    assert all(sums), "a sum of 0"
+    return [real(sign * y / block) for sign, y in zip(signs, sums, strict=True)]
+
+
 def _head(
     memory: Memory, part: Part, slot: int, head: int, width: int, held: str, to: str, given: Arguments,
     signs: Sequence[int],
@@ -288,9 +306,5 @@ def _head(
                 beside[other] = decode(memory.get(f"{part.name}_{other}", slot, head, number), of)
         values += [reader(decode(code, held), beside) for code in codes[start:stop]]
     if part.first == "hadamard":
-        each, block = signs_of(width, signs)
-        turned = by_matrix([exact(v) for v in values], [1] * width, block)
-        # a sum of 0 is +0, and the sign of the matrix D goes onto it
-        values = [Number("finite", s * y < 0 or (y == 0 and s < 0), abs(y) / block) for s, y in zip(each, turned)]
+        values = _turned_back(values, *signs_of(width, signs))
     return [cast(value, to, _IEEE) for value in values]
-

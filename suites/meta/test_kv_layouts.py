@@ -70,7 +70,9 @@ def format_of(cache: Cache, name: str, held: str) -> str:
 
 def forms(cache: Cache, held: dict[str, Coded], n: Cut) -> dict[str, Matrix]:
     return {
-        name: Matrix(value.format, value.shape[0], value.shape[1], n.heads if not cache.part(name.split("_")[0]).heads else 1)
+        name: Matrix(
+            value.format, value.shape[0], value.shape[1], n.heads if not cache.part(name.split("_")[0]).heads else 1
+        )
         for name, value in held.items()
     }
 
@@ -136,7 +138,7 @@ def swapped(field: Field) -> Iterator[Field]:
         digits = getattr(field, what).split()
         for i in range(1, len(digits) - 1):  # of those with a size; the first takes what is left
             digits[i], digits[i + 1] = digits[i + 1], digits[i]
-            yield replace(field, **{what: " ".join(digits)})
+            yield replace(field, rows=" ".join(digits)) if what == "rows" else replace(field, columns=" ".join(digits))
             digits[i], digits[i + 1] = digits[i + 1], digits[i]
 
 
