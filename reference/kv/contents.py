@@ -201,7 +201,7 @@ def every_code(matrix: Matrix, count: int, seed: int) -> Codes:
 def odd_sums(codes: Codes, block: int) -> Codes:
     """Codes of which each block of an even size has an odd sum, and so each sum of a block with any signs: it is not 0,
     whose sign would depend on the order."""
-    blocks = codes.reshape(codes.shape[0], -1, block).copy()
+    blocks = codes.reshape(codes.shape[0], codes.shape[1] // block, block).copy()
     blocks[:, :, 0] ^= (blocks.sum(axis=2, dtype=np.int64) % 2 == 0).astype(codes.dtype)
     return blocks.reshape(codes.shape)
 
