@@ -146,7 +146,7 @@ def _write(claim: Claim, shape: Shape) -> Coded:
     kept = ~is_padding(paged.slots, slots)
     parts = {name: _tokens(paged, name, kept, columns[name], static, sizes) for name, _ in paged.parts}
     held = {
-        HELD + name: storable(paged.cache, name, contents.filled(m, shape.fill, place))
+        HELD + name: storable(paged.cache, name, contents.filled(name, m, shape.fill, place))
         for place, (name, m) in enumerate(matrices_of(paged, columns, count, sizes).items())
     }
     x = parts.pop(paged.parts[0][0])
@@ -207,7 +207,8 @@ def _slots(paged: Paged, shape: Shape, count: int, block: int) -> Numbers:
         return np.asarray(pages[token // block] * block + token % block, np.int32)
     if shape.at == "ends":
         ends = np.concatenate([np.arange(0, count, block), np.arange(block - 1, count, block)])
-        return np.unique(ends[ends > (0 if padding == 0 else -1)])[::-1].astype(np.int32)[: shape.tokens]
+        chosen = np.unique(ends[ends > (0 if padding == 0 else -1)])
+        return np.roll(chosen[::-1], 3).astype(np.int32)[: shape.tokens]
     order = np.argsort(scrambled(count - 1, 7))[: shape.tokens] + 1  # slot 0 may be that of padding
     slots = np.asarray(order, np.int32)
     if shape.tokens > 2:
@@ -231,7 +232,7 @@ def _read(claim: Claim, shape: Shape) -> Coded:
     matrices = matrices_of(paged, columns, pages * sizes.block, sizes)
     held = {}
     for place, (name, matrix) in enumerate(matrices.items()):
-        held[name] = contents.filled(matrix, shape.fill, place)
+        held[name] = contents.filled(name, matrix, shape.fill, place)
         turned = is_undone(paged.cache.part(name.split("_")[0]))
         codes = _codes(claim, name, matrix, used.size, turned)
         if turned and "_" not in name:

@@ -25,8 +25,9 @@ from narrowgauge.reference.noise import noise, scrambled
 
 F64 = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.unsignedinteger]
-#: what stands in slots of nobody: NaN; numbers; an infinity, or the largest number where there is none; bytes
-Fill = Literal["nan", "numbers", "infinity", "00", "7f", "80", "ff"]
+#: what stands in slots of nobody: NaN; numbers; an infinity, or the largest number where there is none; NaN in some
+#: columns of V alone, and numbers elsewhere; bytes
+Fill = Literal["nan", "numbers", "infinity", "nan_in_v", "00", "7f", "80", "ff"]
 _EXACT = CastPolicy(overflow="special", infinity="special")
 
 
@@ -60,8 +61,9 @@ def around_every_code(fmt: Format, source: Format, scale: float) -> Codes:
 
 
 def _drawn(codes: Codes, count: int, seed: int) -> Codes:
-    """So many of the codes in no order: all of them before one comes twice."""
-    return np.resize(codes[np.argsort(scrambled(codes.size, seed))], count)
+    """So many of the codes in no order that repeats, each as often as any other."""
+    some = np.resize(codes[np.argsort(scrambled(codes.size, seed))], count)
+    return some[np.argsort(scrambled(count, seed + 1))]
 
 
 def given_scale_rows(behaviour: Behaviour, scale: F64, rows: int, heads: int, width: int, seed: int) -> Codes:
@@ -161,10 +163,13 @@ def poison(source: Format, rows: int, columns: int) -> Codes:
 # --- what stands in a cache ------------------------------------------------------------------------------------------
 
 
-def filled(matrix: Matrix, fill: Fill, place: int) -> Coded:
+def filled(name: str, matrix: Matrix, fill: Fill, place: int) -> Coded:
     """A cache's matrix with a pattern in all its slots, of its own for each ``place``."""
-    fmt = format_named(matrix.format)
-    return Coded(fmt.name, np.full((matrix.rows, matrix.columns), _code(fmt, fill, place), fmt.storage))
+    fmt, some = format_named(matrix.format), fill == "nan_in_v"
+    data = np.full((matrix.rows, matrix.columns), _code(fmt, "numbers" if some else fill, place), fmt.storage)
+    if some and name == "v":
+        data[:, 1::3] = _code(fmt, "nan", place)
+    return Coded(fmt.name, data)
 
 
 def _code(fmt: Format, fill: Fill, place: int) -> int:
