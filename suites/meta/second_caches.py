@@ -284,6 +284,7 @@ CACHES: Mapping[str, Callable[[int], Map]] = {
     "vllm.mla_copy": _mla,
     "vllm.mla_fp8": _mla,
     "vllm.mla_fp8_rocm": _mla,
+    "vllm.mla_fp8_rocm_float16": _mla,
     "vllm.fp8_ds_mla": lambda bits: _DSA,
     "vllm.nvfp4_ds_mla": lambda bits: {
         "kv_cache": {

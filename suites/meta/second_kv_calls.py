@@ -91,6 +91,7 @@ PARTS: Mapping[str, tuple[Part, ...]] = {
     "vllm.mla_copy": _mla(""),
     "vllm.mla_fp8": _mla("vllm.kv_fp8_tensor", "vllm.kv_fp8_tensor"),
     "vllm.mla_fp8_rocm": _mla("vllm.kv_fp8_tensor_rocm", "vllm.kv_fp8_tensor_rocm"),
+    "vllm.mla_fp8_rocm_float16": _mla("vllm.kv_fp8_tensor_rocm_float16", "vllm.kv_fp8_tensor_rocm_float16"),
     "vllm.fp8_ds_mla": _mla("vllm.fp8_ds_mla", keeps="bfloat16"),
     "vllm.nvfp4_ds_mla": _mla("vllm.nvfp4_ds_mla", keeps="float8_e4m3fn"),
     **{
