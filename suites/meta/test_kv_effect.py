@@ -290,6 +290,8 @@ def test_every_finding_of_a_part() -> None:
     assert kinds(x, good / 16) == ["clips", "the scale is off"]
     assert kinds(x * 2000, 1.0, fmt=E4Z) == ["loses", "needs a scale"]
     assert kinds(x, None) == []
+    for unusable in (0.0, -1.0, np.nan, np.inf, 1e-300, 1e300):
+        assert kinds(x, unusable) == ["unusable"]
     x[0, 0] = np.nan
     assert kinds(x, good) == ["not finite"]
     spread: Array = np.exp2(-(np.arange(8192.0) % 31)).astype(np.float32).reshape(64, 128)
