@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from narrowgauge.kernels_under_test.triton_codec import encode, encode_integer
+from narrowgauge.kernels_under_test.triton_codec import decode, encode, encode_integer
 from narrowgauge.kernels_under_test.triton_kv_before import to_float16
 from narrowgauge.kernels_under_test.triton_quantize_given import divided
 from narrowgauge.kernels_under_test.triton_steps import (
@@ -202,8 +202,12 @@ def indexer_power(x, amax, bound):
 
 @triton.jit
 def nvfp4_ds_mla(x, amax, bound):
-    code, scale = stored_e4m3(tl.maximum(over(amax, bound), 0.001953125))
-    return code, x * over(1.0, scale)
+    """The scale is stored upward: the next code where the nearest one is below."""
+    wanted = tl.maximum(over(amax, bound), 0.001953125)
+    code, scale = stored_e4m3(wanted)
+    code += ((scale < wanted) & (code < 0x7E)).to(code.dtype)
+    # narrowgauge: ignore[nan_code] E4M3 alone
+    return code, x * over(1.0, real(decode(code, 3, 7, 0x7E, 0x80, -1, 0x7F, 0.001953125)))
 
 
 # --- FP4 -------------------------------------------------------------------------------------------------------------
