@@ -6,6 +6,7 @@ import torch
 
 from narrowgauge.kernels_under_test.claiming import E4M3, FNUZ, FP4
 from narrowgauge.kernels_under_test.hadamard_signs import signs_of
+from narrowgauge.kernels_under_test.kv_checks import check_bytes
 from narrowgauge.kernels_under_test.kv_places import by_fours, in_page, in_row, nhd, scales, tiled
 from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
@@ -45,13 +46,13 @@ def triton_soft_kv_fp8_token_head(x, format, v, slot_mapping, k_cache, v_cache, 
 @native("vllm.fp8_token_head", (*E4M3, *FNUZ))
 def triton_native_kv_fp8_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     caches, scale_caches = (k_cache, v_cache), (k_scale_cache, v_scale_cache)
-    token_heads(slot_mapping, x, v, caches, scale_caches, token_head, format, code=NATIVE[format])
+    token_heads(slot_mapping, x, v, caches, scale_caches, token_head, format, code=NATIVE)
 
 
 @soft("vllm.int8_token_head", INT8, ("float16",))
 def triton_soft_kv_int8_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     caches, scale_caches = (k_cache, v_cache), (k_scale_cache, v_scale_cache)
-    token_heads(slot_mapping, x, v, caches, scale_caches, token_head_int8, format, code=to_int8_cut)
+    token_heads(slot_mapping, x, v, caches, scale_caches, token_head_int8, format, code=to_int8_cut, formats=INT8)
 
 
 @soft("vllm.int4_token_head", UINT4)
@@ -61,8 +62,8 @@ def triton_soft_kv_int4_token_head(x, format, v, slot_mapping, k_cache, v_cache,
         slot_mapping,
         *(
             Rows(
-                name, each, nhd(codes), token_head_int4, format, as_whole, scales=scales(of), bound=15.0, nan="range",
-                pack=2, first="hadamard", beside=signs_of(each.shape[2], each.device),
+                name, each, nhd(codes), token_head_int4, format, as_whole, formats=UINT4, scales=scales(of), bound=15.0,
+                nan="range", pack=2, first="hadamard", beside=signs_of(each.shape[2], each.device),
             )
             for name, each, codes, of in parts
         ),
@@ -74,9 +75,11 @@ def triton_soft_kv_int4_token_head(x, format, v, slot_mapping, k_cache, v_cache,
 
 def latent_and_rope(slots, x, rope, cache, recipe, format, rule=SKIP_NEGATIVE, **more):
     """Rows of 656 bytes: 512 codes, a float32 scale for each 128, 64 columns as they are."""
+    check_bytes("kv_cache", cache, 656)
     codes, of = in_row(cache, 0, 512), in_row(cache, 512, 4, torch.float32)
     latent = Rows("latent", one_head(x), codes, recipe, format, size=128, scales=of, **more)
-    write(slots, latent, Rows("rope", one_head(rope), in_row(cache, 528, 64, torch.bfloat16)), rule=rule)
+    kept = Rows("rope", one_head(rope), in_row(cache, 528, 64, torch.bfloat16), format="bfloat16")
+    write(slots, latent, kept, rule=rule)
 
 
 @soft("vllm.fp8_ds_mla", E4M3)
@@ -86,7 +89,7 @@ def triton_soft_kv_ds_mla(x, format, rope, slot_mapping, kv_cache):
 
 @native("vllm.fp8_ds_mla", E4M3)
 def triton_native_kv_ds_mla(x, format, rope, slot_mapping, kv_cache):
-    latent_and_rope(slot_mapping, x, rope, kv_cache, ds_mla_held, format, code=NATIVE[format])
+    latent_and_rope(slot_mapping, x, rope, kv_cache, ds_mla_held, format, code=NATIVE)
 
 
 @soft("sglang.dsa", E4M3)
@@ -96,10 +99,11 @@ def triton_soft_kv_dsa(x, format, rope, slot_mapping, kv_cache):
 
 @soft("vllm.nvfp4_ds_mla", FP4)
 def triton_soft_kv_nvfp4_ds_mla(x, format, rope, slot_mapping, kv_cache):
+    check_bytes("kv_cache", kv_cache, 352)
     of = by_fours(in_row(kv_cache, 320, 32))
     latent = Rows(
-        "latent", one_head(x), in_row(kv_cache, 0, 256), nvfp4_ds_mla, format, size=16, pack=2, scales=of,
-        scale_format="float8_e4m3fn",
+        "latent", one_head(x), in_row(kv_cache, 0, 256), nvfp4_ds_mla, format, formats=FP4, size=16, pack=2,
+        scales=of, scale_format="float8_e4m3fn",
     )  # fmt: skip
     kept = Rows("rope", one_head(rope), in_row(kv_cache, 256, 64), unscaled, "float8_e4m3fn")
     write(slot_mapping, latent, kept)
@@ -112,10 +116,12 @@ def indexer_keys(slots, x, cache, block, codes, recipe, format):
 
 
 def _in_rows(cache, block, columns):
+    check_bytes("k_cache", cache, block * (columns + 4), "pages")
     return nhd(in_page(cache, 0, (block, 1, columns)))
 
 
 def _in_tiles(cache, block, columns):
+    check_bytes("k_cache", cache, block * (columns + 4), "pages")
     return tiled(in_page(cache, 0, (block // 16, columns // 16, 16, 16)))
 
 
