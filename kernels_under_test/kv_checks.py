@@ -39,8 +39,18 @@ def check_within(name, value, low, high):
 def check_slots(slots, tokens, count, padding=NEGATIVE):
     """One slot for each token, in a cache of ``count`` slots; padding aside."""
     check_numbers("slot_mapping", slots, tokens)
-    lowest = -(1 << 63) if padding == NEGATIVE and slots.dtype == torch.int64 else -(1 << 31)
-    check_within("slot_mapping", slots, lowest if padding == NEGATIVE else 0, count - 1)
+    wrong = (slots >= count) | ((slots < 0) & (padding == ZERO))
+    if wrong.any():
+        at = int(wrong.nonzero()[0])
+        of_padding = "any negative number" if padding == NEGATIVE else "0"
+        expected = f"0 to {count - 1}, or {of_padding} for padding"
+        raise ValueError(f"slot_mapping[{at}] is {int(slots[at])}; expected {expected}")
+
+
+def check_axes(name, x, axes):
+    """As many axes as there are names."""
+    if x.ndim != len(axes.split()):
+        raise ValueError(f"{name} is {list(x.shape)}; expected [{axes.replace(' ', ', ')}]")
 
 
 def check_source(name, x, as_first):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from narrowgauge.kernels_under_test.hadamard_signs import signs_of
 from narrowgauge.kernels_under_test.kv_places import block_of, patterns
 from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, checked
 from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
@@ -144,7 +145,8 @@ def _quantize(slots, part, rule):
     view, scales = patterns(part.view), part.scales
     at = view if scales is None else scales
     loaded, bf16 = elements_of(part.x)
-    beside = None if part.beside is None else elements_of(part.beside)[0]
+    beside = signs_of(width, part.x.device) if part.first == "hadamard" else part.beside
+    beside = None if beside is None else elements_of(beside)[0]
     turned, per_position = (0, 0) if part.positions is None else (beside.shape[1], beside.stride(0))
     given_stride = part.given.stride(0) if part.given is not None and part.per_head else 0
     tile, wide = groups_of(tokens * per_token, part.group)

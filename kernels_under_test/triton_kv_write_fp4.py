@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from narrowgauge.kernels_under_test.claiming import E4M3, FP4
-from narrowgauge.kernels_under_test.kv_checks import check_bytes
+from narrowgauge.kernels_under_test.kv_checks import check_axes, check_bytes
 from narrowgauge.kernels_under_test.kv_places import flat, hnd, in_heads, in_page, interleaved_scales, nhd, swizzled
 from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
@@ -37,6 +37,7 @@ def by_sixteens(slots, x, v, codes, scales, given, format, rule):
 
 def _in_pages(cache, x, block, heads_first):
     """The four parts of a page, [pages, heads, places, columns] or [pages, places, heads, columns]."""
+    check_axes("k", x, "tokens heads columns")
     heads, width = x.shape[1:]
     check_bytes("kv_cache", cache, block * heads * width * 9 // 8, "pages")
     found, start = [], 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from narrowgauge.kernels_under_test.claiming import E4M3, FNUZ, FP4
-from narrowgauge.kernels_under_test.hadamard_signs import signs_of
-from narrowgauge.kernels_under_test.kv_checks import check_bytes
+from narrowgauge.kernels_under_test.kv_checks import check_axes, check_bytes
 from narrowgauge.kernels_under_test.kv_places import by_fours, in_page, in_row, nhd, scales, tiled
 from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
@@ -63,7 +62,7 @@ def triton_soft_kv_int4_token_head(x, format, v, slot_mapping, k_cache, v_cache,
         *(
             Rows(
                 name, each, nhd(codes), token_head_int4, format, as_whole, formats=UINT4, scales=scales(of), bound=15.0,
-                nan="range", pack=2, first="hadamard", beside=signs_of(each.shape[2], each.device),
+                nan="range", pack=2, first="hadamard",
             )
             for name, each, codes, of in parts
         ),
@@ -109,41 +108,38 @@ def triton_soft_kv_nvfp4_ds_mla(x, format, rope, slot_mapping, kv_cache):
     write(slot_mapping, latent, kept)
 
 
-def indexer_keys(slots, x, cache, block, codes, recipe, format):
-    """Pages of codes, then scales; ``codes`` are a view of six axes."""
+def indexer_keys(slots, x, cache, block, place, recipe, format):
+    """Pages of codes, then scales; ``place`` gives the view of the codes."""
+    check_axes("k", x, "tokens columns")
+    check_bytes("k_cache", cache, block * (x.shape[1] + 4), "pages")
+    codes = place(cache, block, x.shape[1])
     of = nhd(in_page(cache, block * x.shape[1], (block, 1, 1), torch.float32))
     write(slots, Rows("k", one_head(x), codes, recipe, format, scales=of))
 
 
 def _in_rows(cache, block, columns):
-    check_bytes("k_cache", cache, block * (columns + 4), "pages")
     return nhd(in_page(cache, 0, (block, 1, columns)))
 
 
 def _in_tiles(cache, block, columns):
-    check_bytes("k_cache", cache, block * (columns + 4), "pages")
     return tiled(in_page(cache, 0, (block // 16, columns // 16, 16, 16)))
 
 
 @soft("vllm.indexer", E4M3)
 def triton_soft_kv_indexer(x, format, slot_mapping, k_cache, block_size):
-    codes = _in_rows(k_cache, block_size, x.shape[1])
-    indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer, format)
+    indexer_keys(slot_mapping, x, k_cache, block_size, _in_rows, indexer, format)
 
 
 @soft("vllm.indexer_ue8m0", E4M3)
 def triton_soft_kv_indexer_power(x, format, slot_mapping, k_cache, block_size):
-    codes = _in_rows(k_cache, block_size, x.shape[1])
-    indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer_power, format)
+    indexer_keys(slot_mapping, x, k_cache, block_size, _in_rows, indexer_power, format)
 
 
 @soft("vllm.indexer_tiled", E4M3)
 def triton_soft_kv_indexer_tiled(x, format, slot_mapping, k_cache, block_size):
-    codes = _in_tiles(k_cache, block_size, x.shape[1])
-    indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer, format)
+    indexer_keys(slot_mapping, x, k_cache, block_size, _in_tiles, indexer, format)
 
 
 @soft("vllm.indexer_tiled_ue8m0", E4M3)
 def triton_soft_kv_indexer_tiled_power(x, format, slot_mapping, k_cache, block_size):
-    codes = _in_tiles(k_cache, block_size, x.shape[1])
-    indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer_power, format)
+    indexer_keys(slot_mapping, x, k_cache, block_size, _in_tiles, indexer_power, format)
