@@ -61,7 +61,7 @@ class Rows:
     nan: str = "drop"  #: what a NaN is to the largest magnitude
     pack: int = 1  #: codes of a byte
     first: str | None = None  #: "hadamard", "rope", "rope_interleaved"
-    beside: torch.Tensor | None = None  #: cosines and sines [positions, rotated columns]
+    beside: Any = None  #: cosines and sines [positions, rotated columns]
     positions: torch.Tensor | None = None
 
     @property

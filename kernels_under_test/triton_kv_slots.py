@@ -147,7 +147,7 @@ def _quantize(slots, part, rule):
     loaded, bf16 = elements_of(part.x)
     beside = signs_of(width, part.x.device) if part.first == "hadamard" else part.beside
     beside = None if beside is None else elements_of(beside)[0]
-    turned, per_position = (0, 0) if part.positions is None else (beside.shape[1], beside.stride(0))
+    turned, per_position = (0, 0) if part.positions is None else (part.beside.shape[1], part.beside.stride(0))
     given_stride = part.given.stride(0) if part.given is not None and part.per_head else 0
     tile, wide = groups_of(tokens * per_token, part.group)
     code, rounded = part.code or SOFT, ROUND[part.x.dtype] if turned else None

@@ -12,12 +12,9 @@ from narrowgauge import KvWrite, kernel
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, E5M2, FLOAT32, FNUZ
 from narrowgauge.kernels_under_test.kv_places import by_columns, flat, hnd, in_places, interleaved, nhd, packed_keys
 from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows
-from narrowgauge.kernels_under_test.triton_kv_recipes import (
-    divided,
-    divided_held,
-    divided_in_float16,
-)
+from narrowgauge.kernels_under_test.triton_kv_recipes import divided_held, divided_in_float16
 from narrowgauge.kernels_under_test.triton_kv_slots import write
+from narrowgauge.kernels_under_test.triton_quantize_given import divided
 from narrowgauge.kernels_under_test.triton_targets import FINITE, NATIVE
 
 FLOAT16, E5M2FNUZ = ("float16",), ("float8_e5m2fnuz",)
@@ -40,7 +37,8 @@ def one_head(x):
 
 def copied(slots, k, v, format, rule=SKIP_NEGATIVE):
     """K and V as they are; each comes with its view."""
-    write(slots, Rows("k", *k, format=format), Rows("v", *v, format=format), rule=rule)
+    parts = ("k", *k), ("v", *v)
+    write(slots, *(Rows(name, each, to, format=format) for name, each, to in parts), rule=rule)
 
 
 def _latent(x, rope, cache, format, recipe=None, given=None, code=None):

@@ -16,11 +16,11 @@ from narrowgauge.kernels_under_test.triton_kv_recipes import (
     SATURATING,
     TIMES,
     TORCH,
-    divided,
     unscaled,
 )
 from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_kv_write import FLOAT16, by_scale, soft
+from narrowgauge.kernels_under_test.triton_quantize_given import divided
 from narrowgauge.kernels_under_test.triton_targets import OWN_BOUNDS
 
 

@@ -10,37 +10,34 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-os.environ["TRITON_INTERPRET"] = "1"
-
-import torch
-
-from narrowgauge.kernels_under_test import (
-    torch_kv_write,
-    triton_kv_write,
-    triton_kv_write_fp4,
-    triton_kv_write_groups,
-    triton_kv_write_pool,
-)
+if TYPE_CHECKING:  # who imports this module is not to load torch
+    import torch
 
 Call = dict[str, Any]
 TOKENS, HEADS, WIDTH, PAGES, BLOCK = 5, 2, 64, 3, 16
-E4M3 = torch.float8_e4m3fn
 
 
-def ones(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+def ones(*shape: int) -> torch.Tensor:
     """Numbers that every cache can hold."""
-    return torch.ones(shape, dtype=torch.float32).to(dtype)
+    import torch
+
+    return torch.ones(shape, dtype=torch.bfloat16)
 
 
-def zeros(*shape: int, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+def zeros(*shape: int, of: str = "uint8") -> torch.Tensor:
     """A cache with nothing in it."""
+    import torch
+
+    dtype: torch.dtype = getattr(torch, of)
     return torch.zeros(shape, dtype=torch.uint8 if dtype.itemsize == 1 else dtype).view(dtype)
 
 
 def slots() -> torch.Tensor:
     """Scattered slots, one of them padding."""
+    import torch
+
     return torch.tensor([47, 3, -1, 16, 9], dtype=torch.int32)
 
 
@@ -51,22 +48,35 @@ def heads(format: str = "float8_e4m3fn") -> Call:
     }  # fmt: skip
 
 
-def pair(*shape: int, dtype: torch.dtype = E4M3) -> Call:
+def pair(*shape: int, of: str = "float8_e4m3fn") -> Call:
     """Caches of K and of V."""
-    return {"k_cache": zeros(*shape, dtype=dtype), "v_cache": zeros(*shape, dtype=dtype)}
+    return {"k_cache": zeros(*shape, of=of), "v_cache": zeros(*shape, of=of)}
 
 
 def given(name: str, count: int = 1) -> Call:
     """Static numbers of K and of V."""
+    import torch
+
     return {f"k_{name}": torch.full((count,), 0.5), f"v_{name}": torch.full((count,), 0.25)}
 
 
 PAGED = (PAGES, BLOCK, HEADS, WIDTH)
-SCALES = {f"{p}_scale_cache": zeros(PAGES, BLOCK, HEADS, dtype=torch.float32) for p in "kv"}
 
 
 def good() -> dict[str, tuple[Callable[..., None], Call]]:
     """A kernel of each kind, and a good call of it."""
+    import torch
+
+    from narrowgauge.kernels_under_test import (
+        torch_kv_write,
+        triton_kv_write,
+        triton_kv_write_fp4,
+        triton_kv_write_groups,
+        triton_kv_write_pool,
+    )
+
+    token_scales = {f"{part}_scale_cache": zeros(PAGES, BLOCK, HEADS, of="float32") for part in "kv"}
+    per_token_head = {**heads(), **pair(*PAGED), **token_scales}
     positions = {"cos_sin": ones(32, WIDTH), "positions": torch.arange(TOKENS, dtype=torch.int32)}
     latent = {"x": ones(TOKENS, 512), "format": "float8_e4m3fn", "rope": ones(TOKENS, 64), "slot_mapping": slots()}
     pool = {**heads(), "slot_mapping": slots().clamp(min=0)}
@@ -74,7 +84,7 @@ def good() -> dict[str, tuple[Callable[..., None], Call]]:
     return {
         "copy": (
             triton_kv_write.triton_soft_kv_copy,
-            {**heads("bfloat16"), **pair(*PAGED, dtype=torch.bfloat16), **given("scale")},
+            {**heads("bfloat16"), **pair(*PAGED, of="bfloat16"), **given("scale")},
         ),
         "fp8": (triton_kv_write.triton_soft_kv_fp8, fp8),
         "native": (triton_kv_write.triton_native_kv_fp8, fp8),
@@ -84,13 +94,13 @@ def good() -> dict[str, tuple[Callable[..., None], Call]]:
         ),
         "packed": (
             triton_kv_write.triton_soft_kv_paged_fp8,
-            {**fp8, "k_cache": zeros(PAGES, HEADS, 4, BLOCK, 16, dtype=E4M3),
-             "v_cache": zeros(PAGES, HEADS, WIDTH, BLOCK, dtype=E4M3)},
+            {**fp8, "k_cache": zeros(PAGES, HEADS, 4, BLOCK, 16, of="float8_e4m3fn"),
+             "v_cache": zeros(PAGES, HEADS, WIDTH, BLOCK, of="float8_e4m3fn")},
         ),
-        "token_head": (triton_kv_write_groups.triton_soft_kv_fp8_token_head, {**heads(), **pair(*PAGED), **SCALES}),
+        "token_head": (triton_kv_write_groups.triton_soft_kv_fp8_token_head, per_token_head),
         "int4": (
             triton_kv_write_groups.triton_soft_kv_int4_token_head,
-            {**heads("uint4"), **pair(PAGES, BLOCK, HEADS, WIDTH // 2, dtype=torch.uint8), **SCALES},
+            {**heads("uint4"), **pair(PAGES, BLOCK, HEADS, WIDTH // 2, of="uint8"), **token_scales},
         ),
         "ds_mla": (triton_kv_write_groups.triton_soft_kv_ds_mla, {**latent, "kv_cache": zeros(PAGES, BLOCK, 656)}),
         "pool": (
@@ -151,7 +161,7 @@ WRONG: dict[str, tuple[tuple[str, ...], Callable[[Call], Call]]] = {
     "columns_of_rope": (("ds_mla",), by("rope", lambda t: t[:, :32])),
     "tokens_of_rope": (("ds_mla",), by("rope", lambda t: t[1:])),
     "columns_of_the_latent": (("ds_mla",), by("x", lambda t: t[:, :256])),
-    "scale_of_heads": (STATIC, by("k_scale", lambda t: torch.full((HEADS + 1,), 0.5))),
+    "scale_of_heads": (STATIC, by("k_scale", lambda t: t[:1].repeat(HEADS + 1))),
     "scale_as_a_matrix": (STATIC, by("v_scale", lambda t: t[None])),
     "scale_of_another_type": (STATIC, by("k_scale", lambda t: t.double())),
     "scale_zero": (STATIC, set_to("v_scale", 0, 0.0)),
@@ -164,14 +174,14 @@ WRONG: dict[str, tuple[tuple[str, ...], Callable[[Call], Call]]] = {
     "global_scale_of_heads": (("nvfp4",), by("k_global_scale", lambda t: t.repeat(HEADS))),
     "unknown_format": (EVERY, lambda call: {"format": "float8_e9m9"}),
     "format_of_others": (EVERY, lambda call: {"format": "int8"}),
-    "cache_of_another_type": (STATIC, by("v_cache", lambda t: torch.zeros(t.shape, dtype=torch.float16))),
+    "cache_of_another_type": (STATIC, by("v_cache", lambda t: zeros(*t.shape, of="float16"))),
     "cache_of_another_format": (("fp8", "by_head"), lambda call: {"format": "float8_e5m2"}),
     "pages_of_v": (("copy", *STATIC, "token_head", "int4"), by("v_cache", lambda t: t[:-1])),
     "heads_of_a_cache": (("fp8", "token_head"), by("k_cache", lambda t: t[:, :, :1])),
     "axes_of_a_cache": (("copy", *STATIC, "token_head"), by("k_cache", lambda t: t.flatten(1))),
     "heads_of_a_scale_cache": (("token_head", "int4"), by("k_scale_cache", lambda t: t[..., :1])),
     "pages_of_a_scale_cache": (("token_head", "int4"), by("v_scale_cache", lambda t: t[:-1])),
-    "type_of_a_scale_cache": (("token_head", "int4"), by("v_scale_cache", lambda t: t.to(torch.bfloat16))),
+    "type_of_a_scale_cache": (("token_head", "int4"), by("v_scale_cache", lambda t: t.bfloat16())),
     "bytes_of_a_row": (("ds_mla",), lambda call: {"kv_cache": zeros(PAGES, BLOCK, 655)}),
     "bytes_of_a_page": (("nvfp4",), by("kv_cache", lambda t: t[:, :-1])),
     "bytes_of_a_page_of_keys": (("indexer",), by("k_cache", lambda t: t[:, 4:])),
@@ -195,6 +205,8 @@ CACHES = ("k_cache", "v_cache", "kv_cache", "k_scale_cache", "v_scale_cache")
 
 def outcome(function: Callable[..., None], call: Call) -> dict[str, Any]:
     """What a call raises, and whether a byte of its caches is another one then."""
+    import torch
+
     caches = {name: call[name] for name in CACHES if name in call}
     before = {name: value.clone().view(torch.uint8) for name, value in caches.items()}
     raised = ""
@@ -208,6 +220,8 @@ def outcome(function: Callable[..., None], call: Call) -> dict[str, Any]:
 
 def outcomes() -> Iterator[tuple[str, dict[str, Any]]]:
     """``kernel/what is wrong`` and what came of it."""
+    import torch
+
     calls = good()
     for name, change in RIGHT.items():
         for kernel in EVERY:
@@ -222,4 +236,5 @@ def outcomes() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 if __name__ == "__main__":
+    os.environ["TRITON_INTERPRET"] = "1"
     print(json.dumps(dict(outcomes())))
