@@ -42,7 +42,8 @@ _SMOKE = (
     Named("no_tokens", _WRITES, Shape(tokens=0), "nothing is written"),
     Named("sliced_tokens", _WRITES, Shape(turn=2), "K and V cut out of wider rows, NaN around", view="sliced"),
     Named("permuted", _READS, Shape(), "pages in no order, NaN in all that is not used"),
-    Named("permuted_filled", _READS, Shape(fill="numbers"), "the same with numbers in what is not used"),
+    Named("permuted_filled", _READS, Shape(fill="numbers", lengths=(20, 33, 49, 18)), "numbers in what is not used"),
+    Named("stale_values", _ATTENDS, Shape(fill="nan_in_v", lengths=(5, 18)), "NaN in V alone in what is not used"),
     Named(
         "next_scale", _READS, Shape(turn=1, lengths=(7, 20), unused="stale"), "another scale; old pages in the table"
     ),

@@ -183,7 +183,9 @@ def test_every_fault_of_caches_is_probed() -> None:
     assert set(OURS) - named == {"kv_scale.doubled", "kv_scale.halved"}  # named in two parts there
 
 
-@pytest.mark.parametrize("fault", ["cast.ties_away", "element.scaled_twice", "kv_slot.one_later", "kv_slot.page_zeroed"])
+@pytest.mark.parametrize(
+    "fault", ["cast.ties_away", "element.scaled_twice", "kv_slot.one_later", "kv_slot.page_zeroed"]
+)
 def test_a_fault_in_one_part_alone(fault: str) -> None:
     """Values are written wrongly and keys rightly: the verdict says which part it is."""
     claim = CLAIMS[0]
