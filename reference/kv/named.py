@@ -83,7 +83,7 @@ _FILLS = _standard(
     *((f"fill_{b}", Shape(fill=b, lengths=(5, 18)), f"0x{b} in what nobody uses") for b in ("00", "7f", "80", "ff")),
     ("fill_infinity", Shape(fill="infinity", lengths=(5, 18)), "infinities in what nobody uses, or the largest number"),
 )
-_SCALES = _standard(_ALL, *((f"scale_{turn}", Shape(turn=turn, lengths=(20,)), "other scales") for turn in range(3, 6)))
+_SCALES = _standard(_ALL, *((f"scale_{turn}", Shape(turn=turn, lengths=(20,)), "other scales") for turn in (4, 5)))
 _MORE = (
     *_standard(
         _WRITES,
@@ -105,7 +105,6 @@ _MORE = (
         ("equal", Shape(lengths=(16, 1, 4), query="equal"), "all scores equal: the mean of the values"),
         ("dominant", Shape(lengths=(9, 20), query="dominant"), "one key outweighs all others"),
         ("poisoned", Shape(lengths=(5, 6), query="poisoned"), "NaN in a key and in a value that are used"),
-        ("read_out_shared", Shape(lengths=(3, 40), query="read_out", query_heads=1, turn=1), "a query for each head"),
     ),
     Named("far_pages", _WRITES, Shape(tokens=5, turn=3), "offsets that pass 32 bits", "exhaustive", "far"),
     Named("far_pages", _READS, Shape(lengths=(20, 1)), "offsets that pass 32 bits", "exhaustive", "far"),

@@ -293,4 +293,3 @@ def _head(
         # a sum of 0 is +0, and the sign of the matrix D goes onto it
         values = [Number("finite", s * y < 0 or (y == 0 and s < 0), abs(y) / block) for s, y in zip(each, turned)]
     return [cast(value, to, _IEEE) for value in values]
-

@@ -70,7 +70,9 @@ def format_of(cache: Cache, name: str, held: str) -> str:
 
 def forms(cache: Cache, held: dict[str, Coded], n: Cut) -> dict[str, Matrix]:
     return {
-        name: Matrix(value.format, value.shape[0], value.shape[1], n.heads if not cache.part(name.split("_")[0]).heads else 1)
+        name: Matrix(
+            value.format, value.shape[0], value.shape[1], n.heads if not cache.part(name.split("_")[0]).heads else 1
+        )
         for name, value in held.items()
     }
 
