@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.operations import Claim, KvWrite
+from narrowgauge.contracts.operations import Attend, Claim, KvWrite
 from narrowgauge.contracts.verdict import Explanation
 from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.compare import Difference, compare
@@ -70,6 +70,11 @@ class _Seen:
         classes = {name: c[rows] if few(c.shape) else c for name, c in self.difference.classes.items()}
         return _Seen(self.x.take(rows), got, Difference(classes), self.free)
 
+    def of(self, part: str) -> _Seen:
+        """The matrices of one part of a cache alone."""
+        classes = {name: c for name, c in self.difference.classes.items() if _is_of(name, part)}
+        return _Seen(self.x, {name: self.got[name] for name in classes}, Difference(classes), self.free)
+
 
 @dataclass(frozen=True)
 class _Tried:
@@ -93,12 +98,29 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
     tried = (_tried(c, seen if c.whole else few) for c in _single_faults(right))
     singles = [t for t in tried if t is not None]
     complete = _complete((t.candidate for t in singles if t.left == 0), seen)
+    if not complete and (part := _part_alone(right, difference)):
+        in_part = _complete(_single_faults(right), seen.of(part))
+        if in_part:
+            return (Explanation(tuple(c.name for c in in_part), difference.total, 0, only=part),)
     if not complete:
         complete = _complete(_pairs(right, singles, seen, few), seen)
     if complete:
         names = tuple(c.name for c in complete)
         return (Explanation(names, difference.total, 0, _separating_input(claim, complete)),)
     return _partial(singles, seen)
+
+
+def _is_of(name: str, part: str) -> bool:
+    return name == part or name.startswith(f"{part}_")
+
+
+def _part_alone(right: Behaviour | Paged, difference: Difference) -> str:
+    """The part of a cache in which alone something differs; "" where there is none."""
+    if not isinstance(right, Paged) or len(right.parts) < 2 or isinstance(right.contract, Attend):
+        return ""
+    wrong = [name for name, classes in difference.classes.items() if classes.any()]
+    parts = [part for part, _ in right.parts if any(_is_of(name, part) for name in wrong)]
+    return parts[0] if len(parts) == 1 else ""
 
 
 def _free(right: Behaviour | Paged, x: Coded, got: Mapping[str, Coded]) -> Numbers:
@@ -204,6 +226,7 @@ def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
         if isinstance(behaviour, Paged):
             return None
         raise
+    outputs = {name: outputs[name] for name in seen.difference.classes}
     rest = compare(got, outputs)
     masks = ((seen.difference.mask(name), rest.mask(name)) for name in seen.difference.classes)
     return _Tried(candidate, outputs, rest.total, sum(int(np.count_nonzero(d & ~r)) for d, r in masks))

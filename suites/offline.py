@@ -32,7 +32,10 @@ SCHEMA = "narrowgauge.inputs/1"
 
 
 def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int, ...]]:
-    """Write the cases of a claim. Returns their names and shapes. Raises ``BadInput`` for a claim that cannot be."""
+    """Write the cases of a claim. Returns their names and the shapes of x, of a cache as a kernel is handed it.
+
+    Raises ``BadInput`` for a claim that cannot be.
+    """
     check_claim(claim)
     cases = cases_for(claim, depth)
     metadata = {
@@ -52,7 +55,8 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
         for part, value in {"x": x, **given_with(x)}.items()
     }
     write(path, tensors, metadata, typed=True)
-    return {name: x.shape for name, x in sent.items()}
+    shown = sent if isinstance(claim.contract, OfCache) else cases
+    return {name: x.shape for name, x in shown.items()}
 
 
 def outputs_of(claim: Claim) -> dict[str, str]:

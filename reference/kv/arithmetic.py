@@ -74,7 +74,8 @@ TANH = {
 
 def grid(value: F64) -> F64:
     """The unit of which all elements of the last axis are multiples: their lowest set bit. Infinite for zeros."""
-    return np.asarray(np.where(value == 0, np.inf, _lowest(value)).min(axis=-1, initial=np.inf))
+    lowest = _lowest(value)
+    return np.asarray(np.where(lowest == 0, np.inf, lowest).min(axis=-1, initial=np.inf))
 
 
 def digits(value: F64) -> F64:
@@ -85,7 +86,7 @@ def digits(value: F64) -> F64:
 
 def _lowest(value: F64) -> F64:
     mantissa, exponent = np.frexp(value)
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    whole = (mantissa * 2.0**53).astype(np.int64)
     return np.asarray(np.ldexp((whole & -whole).astype(np.float64), exponent - 53))
 
 

@@ -15,7 +15,8 @@ from narrowgauge.reference.dequantized import code_values, multipliers, to_eleme
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.kv.arithmetic import F64
-from narrowgauge.reference.kv.attention import Attention, attend, rounded
+from narrowgauge.reference.kv.attention import attend, rounded
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.call import Numbers, places_of, query_of, rows_of, sizes_of
 from narrowgauge.reference.kv.paged import Paged
 
@@ -35,7 +36,7 @@ def attended(paged: Paged, x: Coded, gather: Gather) -> Expected:
         if paged.values_by:
             others = replace(paged, parts=paged.values_by)
             _, (values, value_scale) = _keys_and_values(gather(others, x, places), heads)
-        rule = Attention(softmax_scale(paged.contract, keys.shape[2]), paged.contract.soft_cap, paged.contract.weights)
+        rule = _rule(paged.contract, keys.shape[2])
         for change in paged.attention:
             rule = change(rule, x)
         q = decode_values(Coded(query.format, query.data[sequence])).reshape(-1, keys.shape[2])
@@ -43,6 +44,12 @@ def attended(paged: Paged, x: Coded, gather: Gather) -> Expected:
     columns = _output_columns(query, rows_of(paged, x), heads)
     low, high = (np.array([pair[end] for pair in found]).reshape(len(found), columns) for end in (0, 1))
     return {"output": rounded(low, high, paged.format)}
+
+
+def _rule(contract: Attend, width: int) -> Attention:
+    """What is claimed, and every way there: a kernel may multiply a scale or log2 e into q or k before the sum."""
+    scale = softmax_scale(contract, width)
+    return Attention(scale, contract.soft_cap, contract.weights, scaled_first=True)
 
 
 def softmax_scale(contract: Attend, width: int) -> float:

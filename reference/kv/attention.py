@@ -66,8 +66,9 @@ def attend(
         weights = weights_of(scores, rule.tile)
         mean = weighed_as_shares if rule.shares and rule.weights != "float32" else weighed
         low, high = mean(weights, v, rule)
-        negative = np.asarray(np.signbit(codes).any(axis=-2))[:, None]
-        low = np.where((low == 0) & (high == 0) & negative, -0.0, low)  # of -0 alone, or of both zeros
+        negative = np.asarray(np.signbit(codes).all(axis=-2))[:, None]
+        none = (low == 0) & (high == 0)  # of -0 alone either zero comes; a sum with one 0 is 0
+        low, high = np.where(none, np.where(negative, -0.0, 0.0), low), np.where(none, 0.0, high)
         special = _specials(codes, weights, poisoned, rule)
     low, high = (np.where(special == 0, end, special) for end in (low, high))
     low, high = (np.where(poisoned[..., None], np.nan, end) for end in (low, high))
@@ -119,11 +120,15 @@ def _poisoned(q: F64, k: F64, rule: Attention) -> Mask:
 
 
 def _check_range(q: F64, k: F64, v: Values, scale: F64, rule: Attention) -> None:
-    dots = np.abs(q) @ np.abs(k).swapaxes(-1, -2)
-    total = (np.abs(v.codes) * np.maximum(1, v.scale)).sum(axis=-2)
-    if (dots * np.maximum(1, scale) > _LARGEST).any() or (total > _LARGEST).any():
-        raise BadInput("attention: scores or sums of values may overflow float32; what comes then is not derived")
     product = np.abs(q).max() * np.abs(k).max()
+    most = (
+        product * q.shape[-1] * max(1, scale.max())
+    )  # sums of magnitudes are seldom near: looked at where they may be
+    if most > _LARGEST:
+        most = (np.abs(q) @ np.abs(k).swapaxes(-1, -2) * np.maximum(1, scale)).max()
+    total = (np.abs(v.codes) * np.maximum(1, v.scale)).sum(axis=-2)
+    if most > _LARGEST or (total > _LARGEST).any():
+        raise BadInput("attention: scores or sums of values may overflow float32; what comes then is not derived")
     for what, name, size in (
         ("a product q · k", rule.products, product),
         ("value_scale times a weight", rule.weights, v.scale.max() * rule.weights_scale),

@@ -16,7 +16,7 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Attend, Claim, KvWrite, OfCache
-from narrowgauge.reference.around.hadamard import vllm_signs
+from narrowgauge.reference.around.hadamard import block_size, vllm_signs
 from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.kv import contents, queries
 from narrowgauge.reference.kv.before import before_named
@@ -89,7 +89,7 @@ def _suits(shape: Shape, claim: Claim) -> bool:
             storage_shape(layout_of(field, matrix, sizes.block), matrix.rows, matrix.columns)
         for part in cache.parts:
             if is_undone(part):
-                vllm_signs(columns[part.name] // heads_of(part, sizes))
+                vllm_signs(block_size(columns[part.name] // heads_of(part, sizes)))
     except BadInput:
         return False
     return True
@@ -233,7 +233,11 @@ def _read(claim: Claim, shape: Shape) -> Coded:
     held = {}
     for place, (name, matrix) in enumerate(matrices.items()):
         held[name] = contents.filled(name, matrix, shape.fill, place)
-        held[name].data[used] = _codes(claim, name, matrix, used.size)
+        turned = is_undone(paged.cache.part(name.split("_")[0]))
+        codes = _codes(claim, name, matrix, used.size, turned)
+        if turned and "_" not in name:
+            codes = contents.odd_sums(codes, block_size(matrix.columns // matrix.heads))
+        held[name].data[used] = codes
         held[name] = storable(paged.cache, name, held[name])
     given = {**held, **static, "table": _int32(table), "lengths": _int32(list(shape.lengths))}
     if isinstance(claim.contract, Attend):
@@ -261,10 +265,10 @@ def _table(shape: Shape, sizes: Sizes) -> tuple[Numbers, Numbers, int]:
     return table, np.concatenate(used).astype(np.int32) if used else np.zeros(0, np.int32), count
 
 
-def _codes(claim: Claim, name: str, matrix: Matrix, count: int) -> Codes:
+def _codes(claim: Claim, name: str, matrix: Matrix, count: int, turned: bool) -> Codes:
     """Codes that stand in used slots: every one of the format; for attention numbers of ordinary size alone."""
     attends = isinstance(claim.contract, Attend)
     seed = 20 + sum(name.encode())
     if "_" in name:
-        return contents.stored_scales(matrix, count, seed, attends)
+        return contents.stored_scales(matrix, count, seed, attends, few_bits=turned)
     return (contents.ordinary if attends else contents.every_code)(matrix, count, seed)

@@ -198,6 +198,14 @@ def every_code(matrix: Matrix, count: int, seed: int) -> Codes:
     return np.concatenate(heads, axis=1).astype(fmt.storage) if heads else np.zeros((count, 0), fmt.storage)
 
 
+def odd_sums(codes: Codes, block: int) -> Codes:
+    """Codes of which each block of an even size has an odd sum, and so each sum of a block with any signs: it is not 0,
+    whose sign would depend on the order."""
+    blocks = codes.reshape(codes.shape[0], codes.shape[1] // block, block).copy()
+    blocks[:, :, 0] ^= (blocks.sum(axis=2, dtype=np.int64) % 2 == 0).astype(codes.dtype)
+    return blocks.reshape(codes.shape)
+
+
 def copied_codes(fmt: Format, count: int, columns: int, seed: int) -> Codes:
     found = scrambled(count * columns, seed) % np.uint64(fmt.code_count)
     return found.astype(fmt.storage).reshape(count, columns)
@@ -209,8 +217,11 @@ def ordinary(matrix: Matrix, count: int, seed: int) -> Codes:
     return nearest(x, format_named(matrix.format))
 
 
-def stored_scales(matrix: Matrix, count: int, seed: int, plain: bool) -> Codes:
-    """Scales that stand in a cache, each unlike its neighbours; for attention of ordinary size."""
+def stored_scales(matrix: Matrix, count: int, seed: int, plain: bool, few_bits: bool = False) -> Codes:
+    """Scales that stand in a cache, each unlike its neighbours; for attention of ordinary size.
+
+    ``few_bits``: of 8 bits and none 0, so that sums of codes times a scale are exact in any order.
+    """
     fmt = format_named(matrix.format)
     if fmt.family == "integer":  # zero points of 4-bit codes
         return (
@@ -221,4 +232,9 @@ def stored_scales(matrix: Matrix, count: int, seed: int, plain: bool) -> Codes:
         base = np.concatenate([base, [2.0**-9, 40.0, 0.0]])
     order = scrambled(count * matrix.columns, seed)
     numbers = base[order % np.uint64(base.size)] * (1.0 if plain else 2.0 ** ((order >> np.uint64(8)) % np.uint64(3)))
-    return nearest(numbers.astype(np.float64).reshape(count, matrix.columns), fmt)
+    numbers = numbers.astype(np.float64).reshape(count, matrix.columns)
+    if few_bits:
+        numbers[numbers == 0] = 1.0
+        part, exponent = np.frexp(numbers)
+        numbers = np.ldexp(np.rint(part * 2.0**8), exponent - 8)
+    return nearest(numbers, fmt)

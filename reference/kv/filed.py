@@ -93,7 +93,7 @@ class Form:
         fits = len(value.shape) == len(self.shape) and all(
             wanted in (None, came) for came, wanted in zip(value.shape, self.shape, strict=True)
         )
-        if not fits or value.format != self.format:
+        if not fits:
             wanted = ", ".join("any" if n is None else str(n) for n in self.shape)
             raise BadInput(f"{name} is {value.format} {list(value.shape)}; expected {self.format} [{wanted}]")
         rows, each = (value.shape[0], value.shape[1:]) if len(value.shape) > 1 else (1, value.shape)

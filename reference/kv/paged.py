@@ -16,7 +16,7 @@ from narrowgauge.contracts.operations import OfCache
 
 if TYPE_CHECKING:
     from narrowgauge.reference.behaviour import Behaviour
-    from narrowgauge.reference.kv.attention import Attention
+    from narrowgauge.reference.kv.rule import Attention
 
 #: what a call is given -> what a fault takes it for
 Taken = Callable[[Input], Input]

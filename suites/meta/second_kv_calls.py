@@ -7,7 +7,7 @@ is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -62,13 +62,16 @@ PARTS: Mapping[str, tuple[Part, ...]] = {
     **{
         f"vllm.{n}": _parts(recipe)
         for n, recipe in (
-            *((f"{layout}_copy{hnd}", "") for layout in ("flash", "paged", "interleaved") for hnd in ("", "_hnd")),
-            *((f"{layout}_fp8{hnd}", "vllm.kv_fp8_tensor") for layout in ("flash", "paged") for hnd in ("", "_hnd")),
+            *((f"{layout}_copy", "") for layout in ("flash", "paged", "interleaved")),
+            ("flash_copy_hnd", ""),
+            *((f"{layout}_fp8", "vllm.kv_fp8_tensor") for layout in ("flash", "paged")),
+            ("flash_fp8_hnd", "vllm.kv_fp8_tensor"),
             *((f"flash_fp8_head{hnd}", "vllm.kv_fp8_head") for hnd in ("", "_hnd")),
             *(
-                (f"{layout}_fp8_rocm{half}{hnd}", f"vllm.kv_fp8_tensor_rocm{half}")
-                for layout in ("flash", "paged") for half in ("", "_float16") for hnd in ("", "_hnd")
+                (f"{layout}_fp8_rocm{half}", f"vllm.kv_fp8_tensor_rocm{half}")
+                for layout in ("flash", "paged") for half in ("", "_float16")
             ),
+            *((f"flash_fp8_rocm{half}_hnd", f"vllm.kv_fp8_tensor_rocm{half}") for half in ("", "_float16")),
             *(
                 (f"flash_fp8_rocm{half}_head{hnd}", f"vllm.kv_fp8_head_rocm{half}")
                 for half in ("", "_float16") for hnd in ("", "_hnd")
@@ -190,36 +193,44 @@ def signs_of(width: int, signs: Sequence[int]) -> tuple[list[int], int]:
 
 
 def turned(head: Sequence[int], format: str, signs: Sequence[int]) -> list[int]:
-    """The Hadamard matrix of a head, exact, in bfloat16."""
+    """The Hadamard matrix of a head, exact, in the format of x."""
     each, block = signs_of(len(head), signs)
     return [
-        cast(rounded(real(y), "float32"), "bfloat16", _IEEE)
+        cast(rounded(real(y), "float32"), format, _IEEE)
         for y in by_matrix([exact(decode(x, format)) for x in head], each, block)
     ]
 
 
-def before(part: Part, head: list[int], source: str, token: int, given: Arguments, signs: Sequence[int]) -> Any:
-    """A head after what is done to it first, and its format."""
+def before(part: Part, head: list[int], source: str, token: int, given: Arguments, signs: Sequence[int]) -> list[int]:
+    """A head after what is done to it first."""
     if part.first == "hadamard":
-        return turned(head, source, signs), "bfloat16"
+        return turned(head, source, signs)
     if part.first:
         at = [int(c) for c in given["cos_sin"][int(given["positions"].view(np.int32)[token])]]
-        return rotated(head, source, at, part.first), source
-    return head, source
+        return rotated(head, source, at, part.first)
+    return head
 
 
-def write(name: str, source: str, held: str, given: Arguments, cut: Cut, signs: Sequence[int]) -> Memory:
-    """What a writer leaves in its buffers. ``given["x"]`` is the first part."""
+def write(
+    name: str,
+    source: str,
+    held: str,
+    given: Arguments,
+    cut: Cut,
+    signs: Sequence[int],
+    to: Callable[[str, int], int | None] = target,
+) -> Memory:
+    """What a writer leaves in its buffers. ``given["x"]`` is the first part; ``to`` says where a token goes."""
     memory = Memory(name, held, cut, given)
     for token, number in enumerate(given["slot_mapping"].view(np.int32)):
-        slot = target(name, int(number))
+        slot = to(name, int(number))
         if slot is None:
             continue
         for place, part in enumerate(PARTS[name]):
             rows = given["x" if place == 0 else part.name][token]
             for head, columns in enumerate(rows[None] if rows.ndim == 1 else rows):
-                values, of = before(part, [int(c) for c in columns], source, token, given, signs)
-                _keep(memory, part, slot, head, values, of, held, given)
+                values = before(part, [int(c) for c in columns], source, token, given, signs)
+                _keep(memory, part, slot, head, values, source, held, given)
     return memory
 
 
@@ -272,6 +283,13 @@ def read(
     return found
 
 
+def _turned_back(values: Sequence[Number], signs: Sequence[int], block: int) -> list[Number]:
+    """D H x over the size of a block. The sign of a sum of 0 is the order's business: there must be none."""
+    sums = by_matrix([exact(v) for v in values], [1] * len(values), block)
+    assert all(sums), "a sum of 0"
+    return [real(sign * y / block) for sign, y in zip(signs, sums, strict=True)]
+
+
 def _head(
     memory: Memory, part: Part, slot: int, head: int, width: int, held: str, to: str, given: Arguments,
     signs: Sequence[int],
@@ -288,8 +306,5 @@ def _head(
                 beside[other] = decode(memory.get(f"{part.name}_{other}", slot, head, number), of)
         values += [reader(decode(code, held), beside) for code in codes[start:stop]]
     if part.first == "hadamard":
-        each, block = signs_of(width, signs)
-        turned = by_matrix([exact(v) for v in values], [1] * width, block)
-        # a sum of 0 is +0, and the sign of the matrix D goes onto it
-        values = [Number("finite", s * y < 0 or (y == 0 and s < 0), abs(y) / block) for s, y in zip(each, turned)]
+        values = _turned_back(values, *signs_of(width, signs))
     return [cast(value, to, _IEEE) for value in values]

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/kv-attention.md shows and counts."""
+"""What docs/kv-attention.md shows, counts and says of torch."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,11 @@ import numpy as np
 import pytest
 
 import narrowgauge
-from narrowgauge.reference.kv.attention import attend
+from narrowgauge.reference.compare import compare
+from narrowgauge.reference.kv.arithmetic import coded
+from narrowgauge.reference.kv.attention import attend, rounded
 from narrowgauge.reference.kv.rule import Attention
+from narrowgauge.suites.meta.marks import needs_torch
 from narrowgauge.suites.meta.test_kv_attention import in_bits, shaped
 
 pytestmark = pytest.mark.meta
@@ -49,3 +54,19 @@ def test_the_table_of_widths(keys: str, rest: str) -> None:
 
 def test_the_table_has_rows() -> None:
     assert len(ROWS) == 6
+
+
+@needs_torch
+def test_torch_lies_inside(tmp_path: Path) -> None:
+    """A kernel that nobody here wrote. Its math path keeps weights in float32; its flash kernel rounds them."""
+    q, k, v = 3 * in_bits(shaped(1, 4, 64), 6), in_bits(shaped(2, 70, 4, 64), 8), in_bits(shaped(3, 70, 4, 64), 8)
+    np.savez(tmp_path / "given.npz", q=q, k=k, v=v)
+    script = str(Path(__file__).with_name("torch_attention.py"))
+    subprocess.run([sys.executable, script, str(tmp_path / "given.npz"), str(tmp_path / "found.npz")], check=True)
+    for name, found in np.load(tmp_path / "found.npz").items():
+        form, path = name.split()
+        low, high = attend(q, k, v, Attention(0.125, weights=form if path == "flash" else "float32"))
+        interval = {"out": rounded(low, high, form)}
+        assert compare({"out": coded(found, form)}, interval).total == 0, name
+        wrong = compare({"out": coded(found * (1 + 2.0**-6), form)}, interval)
+        assert wrong.total > 0, name

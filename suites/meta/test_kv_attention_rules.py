@@ -96,12 +96,13 @@ def test_latent_attention_has_values_narrower_than_keys() -> None:
     assert judged(found.astype(np.float64), low, high) == 0
 
 
-@pytest.mark.parametrize("zero", [0.0, -0.0])
-def test_zeros_keep_a_sign_where_no_order_can_change_it(zero: float) -> None:
+@pytest.mark.parametrize("signs", [(0.0, 0.0), (-0.0, -0.0), (0.0, -0.0)])
+def test_zeros_keep_a_sign_where_no_order_can_change_it(signs: tuple[float, float]) -> None:
+    """Sums that start at 0 make 0 of -0; of both zeros every sum makes 0."""
     query, keys, _ = given()
-    low, high = attend(query, keys, np.full((8, 2, 6), zero), RULE)
+    low, high = attend(query, keys, np.broadcast_to(np.resize(np.array(signs), 8)[:, None, None], (8, 2, 6)), RULE)
     assert judged(np.zeros((4, 6)), low, high) == 0
-    assert judged(np.full((4, 6), -0.0), low, high) == (0 if np.signbit(zero) else 24)
+    assert judged(np.full((4, 6), -0.0), low, high) == (0 if np.signbit(signs).all() else 24)
 
 
 # --- NaN and infinity -------------------------------------------------------------------------------------------------
@@ -173,6 +174,18 @@ def test_infinite_values_that_are_used(signs: tuple[int, ...], result: float) ->
         assert judged(found, low, high) == 0
 
 
+def test_an_infinite_value_in_a_head_that_is_poisoned_is_no_question() -> None:
+    """Elsewhere a weight of 1/40 may vanish in fp8, and the infinity with it; here all is NaN."""
+    query, keys, values = given(keys=40)
+    values[3, 1, 2] = INF
+    rule = Attention(0.125, weights="float8_e4m3fn")
+    with pytest.raises(BadInput, match="more weight"):
+        attend(np.zeros_like(query), keys, values, rule)
+    keys[3, 1, 5] = NAN
+    low, _ = attend(query, keys, values, rule)
+    np.testing.assert_array_equal(np.isnan(low).all(axis=1), [False, False, True, True])
+
+
 def test_a_score_of_infinity_poisons() -> None:
     """Infinity minus itself is NaN, in every order."""
     query, keys, values = given(keys=40)
@@ -201,6 +214,7 @@ def test_what_is_not_derived_is_refused() -> None:
         (keys, huge, RULE, "overflow"),
         (2.0**126 * keys, values, RULE, "overflow"),
         (lone, vanishing, RULE, "more weight"),
+        (lone / 40, vanishing, Attention(0.125, weights="float16"), "more weight"),
     )
     for k, v, rule, words in cases:
         with pytest.raises(BadInput, match=words):

@@ -24,6 +24,7 @@ from narrowgauge.suites.meta.attention_kernels import F64, Kernel, Numbers, Plan
 pytestmark = pytest.mark.meta
 
 U = 2.0**-24
+ABOVE = float(np.float32(1.01 * U))
 Patches = tuple[tuple[ModuleType, str, Any], ...]
 
 
@@ -106,15 +107,15 @@ def far_below() -> Case:
     return Case(Plan("in turn"), Numbers(70.0), keys, np.eye(2), {"what is gone": ((weighing, "_GONE", -60.0),)})
 
 
-def cancelling(cap: float) -> Case:
-    """The same, and -1 in the end: what is left is twice what it should be."""
+def cancelling(small: float, scale: float, cap: float = 0.0) -> Case:
+    """The same, and -1 in the end: what is left is nothing, or twice what it should be."""
     keys = np.zeros((2, 64))
-    keys[0] = float(np.float32(1.01 * U))
+    keys[0] = small
     keys[0, [0, 63]] = 1, -1
     without: dict[str, Patches] = {
         "magnitudes of products": ((scores, "SUMS", {name: replace(each, add=0.0) for name, each in SUMS.items()}),)
     }
-    return Case(Plan("in turn"), Numbers(2.0**17, cap), keys, np.eye(2), without)
+    return Case(Plan("in turn"), Numbers(scale, cap), keys, np.eye(2), without)
 
 
 def small_products() -> Case:
@@ -195,8 +196,7 @@ def of_fp8_sums() -> Case:
     values = np.full((64, 1), 1.0)
     values[0] = 2.0**14
     without: dict[str, Patches] = {"bits of fp8 sums": ((weighing, "SUMS", dict.fromkeys(SUMS, SUMS["matrix_unit"])),)}
-    plan = Plan("13 bits", add=of_fp8)
-    numbers = Numbers(1.0, weights="float8_e4m3fn")
+    plan, numbers = Plan("13 bits", add=of_fp8), Numbers(1.0, weights="float8_e4m3fn")
     return Case(plan, numbers, np.zeros((64, 1)), values, without, sums="fp8_matrix_unit")
 
 
@@ -208,10 +208,10 @@ def vanishing() -> Case:
     return Case(Plan("at once"), Numbers(1.0, weights="float16"), column(0, -18), np.eye(2), without)
 
 
-def flushing() -> Case:
-    """e^-87.6 is a subnormal float32."""
+def flushing(value: float) -> Case:
+    """e^-87.6 is a subnormal float32; a large value makes a large number of it."""
     without: dict[str, Patches] = {"underflow": ((weighing, "TINY", 0.0),)}
-    return Case(Plan("at once", flush=True), Numbers(1.0), column(0, -87.6), np.eye(2), without)
+    return Case(Plan("at once", flush=True), Numbers(1.0), column(0, -87.6), value * np.eye(2), without)
 
 
 def shares(half: int) -> Case:
@@ -247,11 +247,12 @@ def by_instruction() -> Case:
 
 CASES = {
     "dot": dot(U),
-    "dot, rounded up": dot(float(np.float32(1.01 * U))),
+    "dot, rounded up": dot(ABOVE),
     "dot, capped": dot(U, 512, 16.0),
     "far below": far_below(),
-    "cancelling": cancelling(0.0),
-    "cancelling, capped": cancelling(1.0),
+    "cancelling": cancelling(ABOVE, 2.0**17),
+    "cancelling, capped": cancelling(ABOVE, 2.0**17, 1.0),
+    "anything": cancelling(U, 2.0**20),
     "small products": small_products(),
     "products in float16": float16_products(),
     "alike": alike(),
@@ -262,7 +263,8 @@ CASES = {
     "float16": narrow("float16"),
     "sums of fp8": of_fp8_sums(),
     "vanishing": vanishing(),
-    "flushing": flushing(),
+    "flushing": flushing(1.0),
+    "flushing, large": flushing(2.0**100),
     "capped": capped(),
     "by instruction": by_instruction(),
 }

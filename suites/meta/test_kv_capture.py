@@ -161,7 +161,10 @@ PROGRAM = """
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 0]])
     with KvCapture(m) as seen:
         m(x(dtype=torch.float32), attention_mask=mask, past_key_values=Cache())
-    keep("masked", seen, k=[rows(RAW[0][1])[mask.bool()]], v=[rows(RAW[0][2])[mask.bool()]])
+        longer = torch.cat([mask, torch.tensor([[1], [0]])], 1)  # of a step: the mask is of all tokens so far
+        m(x(1, dtype=torch.float32, seed=4), attention_mask=longer, past_key_values=Cache())
+    both = {part: [rows(RAW[0][n])[mask.bool()], rows(RAW[1][n])[0]] for part, n in (("k", 1), ("v", 2))}
+    keep("masked", seen, **both)
 
     # float16, all of Q, K, V in one, 4 heads of Q and 2 of K of 4 columns
     m = model(Fused("qkv_proj", 32), dtype=torch.float16)
@@ -290,14 +293,14 @@ def test_every_element_is_counted_once(
     same(found, want)
     assert (found.place, found.rope) == (place, rope)
     if name == "masked" and part == "k":
-        assert (found.nan, found.inf) == (7, 7)
+        assert (found.nan, found.inf) == (8, 8)
 
 
 def test_what_is_said_of_a_file(folder: Path, told: dict[str, Any]) -> None:
     stats = read_stats(folder / "cached.safetensors")
     assert (stats.model, stats.tokens, list(stats.layers)) == ("cached", 12, ["layers.0", "layers.1"])
     assert stats.made_by.keys() >= {"python", "torch"}
-    assert read_stats(folder / "masked.safetensors").tokens == 7
+    assert read_stats(folder / "masked.safetensors").tokens == 8
     assert read_stats(folder / "plain.safetensors").model == "Model"
 
 

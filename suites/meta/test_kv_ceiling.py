@@ -99,15 +99,22 @@ def test_positions_of_a_real_rotation_come_near(tmp_path: Path) -> None:
 
 
 def test_pairs_are_bounded_together(tmp_path: Path) -> None:
-    """Two equal rows: the pair can reach sqrt(2) of one. Two rows at right angles, of one length: 1, not sqrt(2)."""
+    """Two equal rows: the pair can reach sqrt(2) of one. Two rows at right angles, of one length: 1, not sqrt(2).
+
+    Of GLM-4 the first half of a head is turned, as neighbours: the rows 4 and 5 are no pair, 2 and 3 are one.
+    """
     found = {}
-    for name, second in (("equal", 0), ("across", 1)):
+    cases = {
+        "equal": ("llama", 0, 4, 0), "across": ("llama", 0, 4, 1),
+        "neighbours": ("glm4", 2, 3, 0), "apart": ("glm4", 4, 5, 0),
+    }  # fmt: skip
+    for name, (kind, one, other, second) in cases.items():
         k = np.zeros((KV * HEAD, HIDDEN))
-        k[0, 0] = k[HEAD // 2, second] = 1
+        k[one, 0] = k[other, second] = 1
         tensors = weights() | {f"{P}self_attn.k_proj.weight": k, f"{P}input_layernorm.weight": np.ones(HIDDEN)}
-        found[name] = ceilings(save(tmp_path / name, BASE | {"model_type": "llama"}, tensors))["k"].exact
-    assert found["equal"] == pytest.approx(math.sqrt(2 * HIDDEN))
-    assert found["across"] == pytest.approx(math.sqrt(HIDDEN))
+        found[name] = ceilings(save(tmp_path / name, BASE | {"model_type": kind}, tensors))["k"].exact
+    assert found["equal"] == found["neighbours"] == pytest.approx(math.sqrt(2 * HIDDEN))
+    assert found["across"] == found["apart"] == pytest.approx(math.sqrt(HIDDEN))
 
 
 def test_a_layer_norm_has_no_mean(tmp_path: Path) -> None:

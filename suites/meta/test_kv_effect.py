@@ -140,15 +140,15 @@ def test_a_bin_of_float32_ends_at_what_was_seen() -> None:
 
 
 def test_a_bin_in_which_the_code_changes() -> None:
-    """Above 1.0625, a tie with 1, values go to 1.125: the error falls within the bin. Where a bin's end is lost, what is
-    in it may be."""
+    """Above 1.0625, a tie with 1, values go to 1.125: the error falls within the bin. Where one end of a bin is lost,
+    what is in it may be."""
     for x in (1.0625, 1.0626, 1.0702):
         error = effects(as_format(np.array([[x, 256.0]], np.float32), "float32")).at(1.0).error
         truth = float(np.float32(x) - (1.125 if x > 1.0625 else 1)) ** 2
         assert error[0] <= truth <= error[1]
         assert error[0] > 0.05**2
-    x = as_format(np.array([[1.0, 91.9, 200.0]], np.float32), "float32")
-    made, want = effects(x, SGLANG, E4Z).at(0.37), by_fractions(x, SGLANG, E4Z, 0.37)
+    lost = as_format(np.array([[1.0, 91.9, 200.0]], np.float32), "float32")
+    made, want = effects(lost, SGLANG, E4Z).at(0.37), by_fractions(lost, SGLANG, E4Z, 0.37)
     assert want.counts["lost"] == 2
     assert made.counts["lost"] == (1, 2)
     assert made.signal[0] == float(want.signal) == 1.0

@@ -19,7 +19,7 @@ from narrowgauge.reference.kv.caches import CACHES
 from narrowgauge.reference.kv.pages import Matrix, image, matrices_in, shape_of, storable
 from narrowgauge.reference.noise import scrambled
 from narrowgauge.reference.recipes import RECIPES
-from narrowgauge.suites.meta import second_caches
+from narrowgauge.suites.meta import kv_cache_pages, second_caches
 from narrowgauge.suites.meta.second_caches import Cut, Map, Where
 
 pytestmark = pytest.mark.meta
@@ -138,7 +138,7 @@ def swapped(field: Field) -> Iterator[Field]:
         digits = getattr(field, what).split()
         for i in range(1, len(digits) - 1):  # of those with a size; the first takes what is left
             digits[i], digits[i + 1] = digits[i + 1], digits[i]
-            yield replace(field, **{what: " ".join(digits)})
+            yield replace(field, rows=" ".join(digits)) if what == "rows" else replace(field, columns=" ".join(digits))
             digits[i], digits[i + 1] = digits[i + 1], digits[i]
 
 
@@ -221,3 +221,14 @@ def test_the_shapes_that_engines_allocate(name: str, held: str, n: Cut, shapes: 
     of = forms(cache, matrices(cache, second_caches.CACHES[name](format_named(held).bits), held, n), n)
     found = {buffer.name: shape_of(buffer, of, n.block) for buffer in cache.buffers}
     assert {buffer: found[buffer] for buffer in shapes} == shapes
+
+
+def test_the_page_says_what_is_declared() -> None:
+    page = kv_cache_pages.PAGE.read_text()
+    assert page.split(kv_cache_pages.MARK)[1] == kv_cache_pages.below(), "run the module kv_cache_pages"
+    for name, shape in (
+        ("vllm.interleaved_copy", "`k_cache` codes [pages, heads, width/x, block, x]; `v_cache` codes [pages, heads,"),
+        ("vllm.fp8_ds_mla", "latent [pages, block, 512] \\| latent_scale [pages, block, 4] \\| rope [pages, block, 64]"),
+        ("sglang.mxfp8", "`*_scale_cache` float8_e8m0fnu [pages, heads, 32, block/32, width/32]"),
+    ):  # fmt: skip
+        assert shape in next(line for line in page.splitlines() if line.startswith(f"| {name} |"))

@@ -261,6 +261,15 @@ def test_numbers_outside_a_cache_are_told(tensor: str, at: int, number: int, wor
     assert words in str(raised.value)
 
 
+def test_a_query_of_other_sequences_is_told(tmp_path: Path) -> None:
+    """Ten of four heads are as many numbers as five of eight."""
+    path = tmp_path / "in.safetensors"
+    write_inputs(Claim.parse("attend/vllm.flash_fp8/float8_e4m3fn/bfloat16"), "smoke", path)
+    change_header(path, shape("permuted.query", [10, 4, 64]))
+    with pytest.raises(BadInput, match="case 'permuted': query is of 10 sequences; seq_lens of 5"):
+        read_inputs(path)
+
+
 def test_outputs_of_another_form(asked: Path) -> None:
     right = write_to_cache(asked)
     kind, cache = right["scattered.v_cache"]
