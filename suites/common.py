@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.operations import Cast
+from narrowgauge.contracts.operations import Cast, OfCache
 from narrowgauge.golden.manifest import stored_case
 from narrowgauge.plugin.cells import Judge, bench_of, conclude, parametrize
 from narrowgauge.reference.given import with_given
@@ -44,9 +44,11 @@ def _cells(run: Run, operation: str, test: str) -> list[Planned]:
 
 
 def _is_drawn_elsewhere(planned: Planned, depth: Depth) -> bool:
-    """A smoke run draws inputs of our own quantizers where they cost least: not on emulated targets."""
-    ours = planned.plugged.own and planned.claim.operation != Cast.operation
-    return ours and bool(planned.device.emulates) and depth == DEPTHS[0]
+    """A smoke run draws inputs of our own quantizers where they cost least: not on emulated targets. Calls on caches
+    cost more: of our own kernels those on the host alone."""
+    ours = planned.plugged.own and planned.claim.operation != Cast.operation and depth == DEPTHS[0]
+    on_cache = isinstance(planned.claim.contract, OfCache)
+    return ours and (bool(planned.device.emulates) or (on_cache and planned.device.how == "interpreted"))
 
 
 def test_cell(planned: Planned, judge_cell: Judge) -> None:
