@@ -43,7 +43,6 @@ class Case:
     applies: Callable[[Claim], bool] = lambda claim: True
     view: View = "contiguous"  #: how the matrix lies in memory when a kernel is given it
     turn: int | None = 0  #: which of a tensor's own numbers is given beside x; None for the scale that amax asks for
-    spared: bool = False  #: a smoke run leaves it out for our own kernels on emulated targets
 
     def inputs(self, claim: Claim) -> Coded:
         """The tensor, with what the claim's contract gives beside it."""
@@ -264,7 +263,6 @@ _CACHES = tuple(
         named.depth,
         suited(named.shape),
         named.view,
-        spared=named.spared,
     )
     for named in CALLS
     for operation in named.operations

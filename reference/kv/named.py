@@ -21,7 +21,6 @@ class Named(NamedTuple):
     about: str
     depth: Literal["smoke", "standard", "exhaustive"] = "smoke"
     view: View = "contiguous"  #: how x and its companions lie in memory; of "far" the buffers of the cache
-    spared: bool = False  #: where it goes in the cache, which is alike on all targets: see ``Case``
 
 
 def _standard(operations: tuple[str, ...], *rows: tuple[str, Shape, str]) -> tuple[Named, ...]:
@@ -38,11 +37,9 @@ _SMOKE = (
         Shape(tokens=37, at="in_order", heads=3, turn=3),
         "whole pages and a part of one; three heads",
     ),
-    Named(
-        "ends", _WRITES, Shape(tokens=8, at="ends"), "the first and last slot of the cache, and of pages", spared=True
-    ),
-    Named("all_padding", _WRITES, Shape(tokens=4, at="padding"), "nothing but padding", spared=True),
-    Named("no_tokens", _WRITES, Shape(tokens=0), "nothing is written", spared=True),
+    Named("ends", _WRITES, Shape(tokens=8, at="ends"), "the first and last slot of the cache, and of pages"),
+    Named("all_padding", _WRITES, Shape(tokens=4, at="padding"), "nothing but padding"),
+    Named("no_tokens", _WRITES, Shape(tokens=0), "nothing is written"),
     Named("sliced_tokens", _WRITES, Shape(turn=2), "K and V cut out of wider rows, NaN around", view="sliced"),
     Named("permuted", _READS, Shape(), "pages in no order, NaN in all that is not used"),
     Named(
@@ -50,14 +47,12 @@ _SMOKE = (
         _READS,
         Shape(fill="numbers", lengths=(17, 18, 50)),
         "numbers in what is not used",
-        spared=True,
     ),
     Named(
         "stale_values",
         _ATTENDS,
         Shape(fill="nan_in_v", lengths=(5, 18)),
         "NaN in V alone in what is not used",
-        spared=True,
     ),
     Named(
         "next_scale", _READS, Shape(turn=1, lengths=(7, 20), unused="stale"), "another scale; old pages in the table"
@@ -73,9 +68,8 @@ _SMOKE = (
         _READS,
         Shape(lengths=(18, 3), unused="negative"),
         "-1 behind the pages of a sequence",
-        spared=True,
     ),
-    Named("no_sequences", _READS, Shape(lengths=()), "nothing is read", spared=True),
+    Named("no_sequences", _READS, Shape(lengths=()), "nothing is read"),
     Named("read_out", _ATTENDS, Shape(lengths=(1, 2, 7, 21), query="read_out"), "the weights, read out"),
     Named("bend", _ATTENDS, Shape(lengths=(9, 4), query="bend"), "scores as large as the soft cap"),
 )
