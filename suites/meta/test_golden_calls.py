@@ -61,7 +61,7 @@ def test_every_cache_after_a_write_agrees_with_plain_loops(family: Family) -> No
         got = given[f"{name}.after"].reshape(-1).view(np.uint8)
         before = given[name].reshape(-1).view(np.uint8)
         np.testing.assert_array_equal(got, want, err_msg=name)
-        changed += np.count_nonzero(before != got)
+        changed += int(np.count_nonzero(before != got))
     assert changed > 100
 
 
