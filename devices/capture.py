@@ -1,6 +1,7 @@
-"""The child that runs somebody's torch module and writes down what its linear layers are given.
+"""The child that runs somebody's torch module and writes down what its linear layers are given, or what it caches.
 
-It writes one safetensors file (docs/measures.md says what is in it) and reports on a pipe, one JSON object a line.
+It writes one safetensors file (docs/measures.md and docs/kv.md say what is in it) and reports on a pipe, one JSON
+object a line.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.devices.capture_kv import KvCapture
 from narrowgauge.devices.loading import import_file
 
 #: of the metadata of the file
@@ -117,7 +119,6 @@ def capture(arguments: argparse.Namespace, report: Callable[..., None]) -> None:
     """Run the module on every batch and write the file."""
     module, batches = made_by(arguments.file, arguments.function)
     import torch
-    from safetensors.torch import save_file
 
     if arguments.batches:
         batches = batches_of(arguments.batches)
@@ -126,21 +127,44 @@ def capture(arguments: argparse.Namespace, report: Callable[..., None]) -> None:
         raise BadInput(
             f"{arguments.function}() gave no batches; have it return (module, batches), or give --batches FILE"
         )
-    layers = Layers(module.eval(), arguments.rows, len(batches))
-    with torch.no_grad():
-        for number, batch in enumerate(batches):
-            report(batch=number, of=len(batches))
-            call(module, batch)
+
+    def run() -> None:
+        with torch.no_grad():
+            for number, batch in enumerate(batches):
+                report(batch=number, of=len(batches))
+                call(module, batch)
+
+    WATCHES[arguments.what](module.eval(), len(batches), arguments, run)
+    report(done=True)
+
+
+def _linear(module: Any, batches: int, arguments: argparse.Namespace, run: Callable[[], None]) -> None:
+    """Inputs and weights of linear layers."""
+    import torch
+    from safetensors.torch import save_file
+
+    layers = Layers(module, arguments.rows, batches)
+    run()
     tensors = layers.tensors()
     if not tensors:
-        raise BadInput(f"no linear layer was called with a row of input, in {len(batches)} batches")
+        raise BadInput(f"no linear layer was called with a row of input, in {batches} batches")
     about = {
-        "kind": "capture", "version": VERSION, "torch": torch.__version__, "batches": len(batches),
+        "kind": "capture", "version": VERSION, "torch": torch.__version__, "batches": batches,
         "rows": {name: layers.seen[name] for name in layers.kept},
         "unused": sorted(layers.modules.keys() - layers.kept.keys()),
     }  # fmt: skip
     save_file(tensors, arguments.out, {"narrowgauge": json.dumps(about, sort_keys=True)})
-    report(done=True)
+
+
+def _kv(module: Any, batches: int, arguments: argparse.Namespace, run: Callable[[], None]) -> None:
+    """Magnitudes of keys and values."""
+    with KvCapture(module) as seen:
+        run()
+    seen.save(arguments.out)
+
+
+#: what can be written down of a module that is run
+WATCHES = {"linear": _linear, "kv": _kv}
 
 
 def main() -> None:
@@ -151,6 +175,7 @@ def main() -> None:
     parser.add_argument("function")
     parser.add_argument("out", type=Path)
     parser.add_argument("rows", type=int)
+    parser.add_argument("what", choices=WATCHES)
     parser.add_argument("--batches", type=Path)
     arguments = parser.parse_args()
     with os.fdopen(arguments.pipe, "w", buffering=1) as pipe:

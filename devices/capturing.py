@@ -21,17 +21,24 @@ _SAID = 2000
 
 
 def capture(
-    file: Path, function: str, out: Path, rows: int, batches: Path | None, progress: Callable[[int, int], None]
+    file: Path,
+    function: str,
+    out: Path,
+    rows: int,
+    batches: Path | None,
+    progress: Callable[[int, int], None],
+    what: str = "linear",
 ) -> None:
     """Run the module that a function of a file returns, in a process of its own, and write ``out``.
 
     ``rows``: of each layer's input that are kept, at most. ``progress`` is told each batch and how many there are.
+    ``what`` is "linear", inputs and weights of linear layers, or "kv", magnitudes of keys and values.
     Raises ``BadInput`` for whatever the file, its function or the module does not do, and ``Infrastructure`` where
     torch is not installed.
     """
     if importlib.util.find_spec("torch") is None:
         raise Infrastructure(
-            "torch is not installed; a file that was captured elsewhere needs none: narrowgauge sqnr FILE"
+            "torch is not installed; a file that was captured elsewhere needs none: give it in place of the module"
         )
     for path in (file, batches):
         if path is not None and not path.is_file():
@@ -49,6 +56,7 @@ def capture(
             function,
             str(out),
             str(rows),
+            what,
         ]
         command += ["--batches", str(batches.absolute())] if batches else []
         process = subprocess.Popen(

@@ -14,7 +14,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.triton_dequantize": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_fused": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_packed": ("torch", "triton"),
-    "narrowgauge.kernels_under_test.torch_kv": ("torch",),
+    "narrowgauge.kernels_under_test.torch_kv_write": ("torch",),
     "narrowgauge.kernels_under_test.torch_kv_read": ("torch",),
     "narrowgauge.kernels_under_test.torch_attention": ("torch",),
     "narrowgauge.kernels_under_test.triton_kv_read": ("torch", "triton"),

@@ -10,12 +10,13 @@ from functools import partial
 from narrowgauge import KvWrite, kernel
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, E5M2, FLOAT32, FNUZ
 from narrowgauge.kernels_under_test.kv_places import by_columns, flat, hnd, in_places, interleaved, nhd, packed_keys
+from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     divided,
     divided_held,
     divided_in_float16,
 )
-from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows, write
+from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_targets import FINITE, NATIVE
 
 FLOAT16, E5M2FNUZ = ("float16",), ("float8_e5m2fnuz",)
@@ -111,7 +112,7 @@ def by_scale(slots, k, v, format, recipe=divided, code=None, per_head=False, rul
     )
 
 
-@soft("vllm.flash_fp8", (*E4M3, *E5M2), FLOAT32)
+@soft("vllm.flash_fp8", E4M3, FLOAT32)
 def triton_soft_kv_fp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     by_scale(slot_mapping, (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale), format)
 
@@ -154,7 +155,7 @@ def triton_soft_kv_fp8_rocm_float16(x, format, v, slot_mapping, k_cache, v_cache
     by_scale(slot_mapping, k, v, format, divided_in_float16)
 
 
-@soft("vllm.flash_fp8_rocm_float16_head", E4M3, FLOAT16)
+@soft("vllm.flash_fp8_rocm_float16_head", FNUZ, FLOAT16)
 def triton_soft_kv_fp8_rocm_float16_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     k, v = (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale)
     by_scale(slot_mapping, k, v, format, divided_in_float16, per_head=True)
@@ -187,11 +188,11 @@ def triton_soft_kv_mla_fp8(x, format, rope, slot_mapping, kv_cache, latent_scale
     write(slot_mapping, *_latent(x, rope, kv_cache, divided, format, latent_scale))
 
 
-@soft("plain.fp8_tensor", E5M2FNUZ, FLOAT32)
+@soft("plain.fp8_tensor", E5M2FNUZ)
 def triton_soft_kv_plain(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     by_scale(slot_mapping, (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale), format)
 
 
-@soft("plain.fp8_head", (*FNUZ, *E5M2FNUZ))
+@soft("plain.fp8_head", FNUZ)
 def triton_soft_kv_plain_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     by_scale(slot_mapping, (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale), format, per_head=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FLOAT32, FP4
+from narrowgauge.kernels_under_test.claiming import E4M3, FP4
 from narrowgauge.kernels_under_test.kv_places import flat, hnd, in_page, interleaved_scales, nhd, swizzled
+from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     fp4_block16,
     nvfp4,
     to_e2m1_away,
 )
-from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows, write
+from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_kv_write import soft
 from narrowgauge.kernels_under_test.triton_quantize_mx import sglang_kv
 
@@ -51,19 +52,19 @@ def _pages(x, v, slots, cache, block, given, format, heads_first, k_scales, v_sc
     by_sixteens(slots, x, v, (codes(k), codes(v_codes)), scales, given, format, SKIP_NEGATIVE)
 
 
-@soft("vllm.nvfp4", FP4, BFLOAT16)
+@soft("vllm.nvfp4", FP4)
 def triton_soft_kv_nvfp4(x, format, v, slot_mapping, kv_cache, k_global_scale, v_global_scale, block_size):
     given = k_global_scale, v_global_scale
     _pages(x, v, slot_mapping, kv_cache, block_size, given, format, True, hnd, swizzled)
 
 
-@soft("vllm.nvfp4_linear", FP4, BFLOAT16)
+@soft("vllm.nvfp4_linear", FP4)
 def triton_soft_kv_nvfp4_linear(x, format, v, slot_mapping, kv_cache, k_global_scale, v_global_scale, block_size):
     given = k_global_scale, v_global_scale
     _pages(x, v, slot_mapping, kv_cache, block_size, given, format, False, nhd, nhd)
 
 
-@soft("vllm.nvfp4_linear_hnd", FP4, ("float16",))
+@soft("vllm.nvfp4_linear_hnd", FP4)
 def triton_soft_kv_nvfp4_linear_hnd(x, format, v, slot_mapping, kv_cache, k_global_scale, v_global_scale, block_size):
     given = k_global_scale, v_global_scale
     _pages(x, v, slot_mapping, kv_cache, block_size, given, format, True, hnd, hnd)
@@ -72,7 +73,7 @@ def triton_soft_kv_nvfp4_linear_hnd(x, format, v, slot_mapping, kv_cache, k_glob
 # --- SGLang: pools, of which padding is written to slot 0 ------------------------------------------------------------
 
 
-@soft("sglang.nvfp4", FP4, BFLOAT16)
+@soft("sglang.nvfp4", FP4)
 def triton_soft_kv_pool_nvfp4(
     x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache, k_global_scale, v_global_scale
 ):
@@ -80,7 +81,7 @@ def triton_soft_kv_pool_nvfp4(
     by_sixteens(slot_mapping, x, v, (flat(k_cache), flat(v_cache)), scales, given, format, WRITE_ALL)
 
 
-@soft("sglang.nvfp4_native", FP4, BFLOAT16)
+@soft("sglang.nvfp4_native", FP4)
 def triton_soft_kv_pool_nvfp4_native(
     x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache, k_global_scale, v_global_scale,
     block_size,
@@ -92,7 +93,7 @@ def triton_soft_kv_pool_nvfp4_native(
     by_sixteens(slot_mapping, x, v, codes, scales, (k_global_scale, v_global_scale), format, WRITE_ALL)
 
 
-@soft("sglang.fp4_block16", FP4, (*FLOAT32, *BFLOAT16))
+@soft("sglang.fp4_block16", FP4)
 def triton_soft_kv_fp4_block16(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     parts = ("k", x, k_cache, k_scale_cache), ("v", v, v_cache, v_scale_cache)
     write(
@@ -108,7 +109,7 @@ def triton_soft_kv_fp4_block16(x, format, v, slot_mapping, k_cache, v_cache, k_s
     )  # fmt: skip
 
 
-@soft("sglang.mxfp8", E4M3, BFLOAT16)
+@soft("sglang.mxfp8", E4M3)
 def triton_soft_kv_mxfp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache, block_size):
     parts = ("k", x, k_cache, k_scale_cache), ("v", v, v_cache, v_scale_cache)
     write(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FNUZ, FP4
+from narrowgauge.kernels_under_test.claiming import E4M3, FNUZ, FP4
 from narrowgauge.kernels_under_test.hadamard_signs import signs_of
 from narrowgauge.kernels_under_test.kv_places import by_fours, in_page, in_row, nhd, scales, tiled
+from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     as_whole,
     ds_mla,
@@ -20,7 +21,7 @@ from narrowgauge.kernels_under_test.triton_kv_recipes import (
     token_head_int8,
     unscaled,
 )
-from narrowgauge.kernels_under_test.triton_kv_slots import SKIP_NEGATIVE, SKIP_ZERO, Rows, write
+from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_kv_write import native, one_head, soft
 from narrowgauge.kernels_under_test.triton_targets import NATIVE, to_int8_cut
 
@@ -36,12 +37,12 @@ def token_heads(slots, x, v, caches, scale_caches, recipe, format, **more):
     write(slots, *(Rows(name, each, nhd(c), recipe, format, scales=scales(s), **more) for name, each, c, s in parts))
 
 
-@soft("vllm.fp8_token_head", (*E4M3, *FNUZ), BFLOAT16)
+@soft("vllm.fp8_token_head", (*E4M3, *FNUZ))
 def triton_soft_kv_fp8_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     token_heads(slot_mapping, x, v, (k_cache, v_cache), (k_scale_cache, v_scale_cache), token_head, format)
 
 
-@native("vllm.fp8_token_head", (*E4M3, *FNUZ), BFLOAT16)
+@native("vllm.fp8_token_head", (*E4M3, *FNUZ))
 def triton_native_kv_fp8_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     caches, scale_caches = (k_cache, v_cache), (k_scale_cache, v_scale_cache)
     token_heads(slot_mapping, x, v, caches, scale_caches, token_head, format, code=NATIVE[format])
@@ -53,7 +54,7 @@ def triton_soft_kv_int8_token_head(x, format, v, slot_mapping, k_cache, v_cache,
     token_heads(slot_mapping, x, v, caches, scale_caches, token_head_int8, format, code=to_int8_cut)
 
 
-@soft("vllm.int4_token_head", UINT4, BFLOAT16)
+@soft("vllm.int4_token_head", UINT4)
 def triton_soft_kv_int4_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     parts = zip(("k", "v"), (x, v), (k_cache, v_cache), (k_scale_cache, v_scale_cache), strict=True)
     write(
@@ -78,22 +79,22 @@ def latent_and_rope(slots, x, rope, cache, recipe, format, rule=SKIP_NEGATIVE, *
     write(slots, latent, Rows("rope", one_head(rope), in_row(cache, 528, 64, torch.bfloat16)), rule=rule)
 
 
-@soft("vllm.fp8_ds_mla", (*E4M3, *FNUZ), BFLOAT16)
+@soft("vllm.fp8_ds_mla", E4M3)
 def triton_soft_kv_ds_mla(x, format, rope, slot_mapping, kv_cache):
     latent_and_rope(slot_mapping, x, rope, kv_cache, ds_mla, format)
 
 
-@native("vllm.fp8_ds_mla", E4M3, BFLOAT16)
+@native("vllm.fp8_ds_mla", E4M3)
 def triton_native_kv_ds_mla(x, format, rope, slot_mapping, kv_cache):
     latent_and_rope(slot_mapping, x, rope, kv_cache, ds_mla_held, format, code=NATIVE[format])
 
 
-@soft("sglang.dsa", E4M3, BFLOAT16)
+@soft("sglang.dsa", E4M3)
 def triton_soft_kv_dsa(x, format, rope, slot_mapping, kv_cache):
     latent_and_rope(slot_mapping, x, rope, kv_cache, sglang_dsa, format, SKIP_ZERO, nan="all")
 
 
-@soft("vllm.nvfp4_ds_mla", FP4, BFLOAT16)
+@soft("vllm.nvfp4_ds_mla", FP4)
 def triton_soft_kv_nvfp4_ds_mla(x, format, rope, slot_mapping, kv_cache):
     of = by_fours(in_row(kv_cache, 320, 32))
     latent = Rows(
@@ -118,25 +119,25 @@ def _in_tiles(cache, block, columns):
     return tiled(in_page(cache, 0, (block // 16, columns // 16, 16, 16)))
 
 
-@soft("vllm.indexer", E4M3, BFLOAT16)
+@soft("vllm.indexer", E4M3)
 def triton_soft_kv_indexer(x, format, slot_mapping, k_cache, block_size):
     codes = _in_rows(k_cache, block_size, x.shape[1])
     indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer, format)
 
 
-@soft("vllm.indexer_ue8m0", E4M3, BFLOAT16)
+@soft("vllm.indexer_ue8m0", E4M3)
 def triton_soft_kv_indexer_power(x, format, slot_mapping, k_cache, block_size):
     codes = _in_rows(k_cache, block_size, x.shape[1])
     indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer_power, format)
 
 
-@soft("vllm.indexer_tiled", FNUZ, BFLOAT16)
+@soft("vllm.indexer_tiled", E4M3)
 def triton_soft_kv_indexer_tiled(x, format, slot_mapping, k_cache, block_size):
     codes = _in_tiles(k_cache, block_size, x.shape[1])
     indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer, format)
 
 
-@soft("vllm.indexer_tiled_ue8m0", E4M3, BFLOAT16)
+@soft("vllm.indexer_tiled_ue8m0", E4M3)
 def triton_soft_kv_indexer_tiled_power(x, format, slot_mapping, k_cache, block_size):
     codes = _in_tiles(k_cache, block_size, x.shape[1])
     indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer_power, format)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, BFLOAT16, E4M3, E5M2, FNUZ
 from narrowgauge.kernels_under_test.kv_places import flat, nhd
+from narrowgauge.kernels_under_test.kv_rows import WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     DIVIDED,
     PATTERN,
@@ -17,7 +18,7 @@ from narrowgauge.kernels_under_test.triton_kv_recipes import (
     held_in_bfloat16,
     unscaled,
 )
-from narrowgauge.kernels_under_test.triton_kv_slots import WRITE_ALL, Rows, write
+from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_kv_write import FLOAT16, by_scale, soft
 from narrowgauge.kernels_under_test.triton_targets import OWN_BOUNDS
 
@@ -75,12 +76,12 @@ def triton_soft_kv_rope_interleaved_copy(x, format, v, slot_mapping, k_cache, v_
     _rotated_copy(x, v, slot_mapping, k_cache, v_cache, format, cos_sin, positions, "rope_interleaved")
 
 
-@soft("vllm.flash_fp8_rope", E4M3, (*BFLOAT16, *FLOAT16))
+@soft("vllm.flash_fp8_rope", E4M3)
 def triton_soft_kv_rope_fp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, cos_sin, positions):
     _rotated(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, cos_sin, positions, "rope")
 
 
-@soft("vllm.flash_fp8_rope_interleaved", E5M2)
+@soft("vllm.flash_fp8_rope_interleaved")
 def triton_soft_kv_rope_interleaved_fp8(
     x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, cos_sin, positions
 ):

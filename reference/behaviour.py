@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from narrowgauge.contracts.cache import Cache
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Attend, Cast, Claim, Dequantize, KvWrite, Observe, OfCache, Quantize, Then
@@ -17,6 +18,7 @@ from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.dequantize import dequantize
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.kv import caches
+from narrowgauge.reference.kv.before import before_named
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.slots import slots_named
 from narrowgauge.reference.staged import PLAIN
@@ -93,6 +95,8 @@ def paged_behaviour(claim: Claim) -> Paged:
     contract = claim.contract
     assert isinstance(contract, OfCache)
     cache = caches.resolve(contract.cache)
+    if isinstance(contract, Attend):
+        _check_attended(claim, cache)
     writes = isinstance(contract, KvWrite)
     held = claim.format if writes else claim.source
     values = "float32" if isinstance(contract, Attend) else claim.format
@@ -108,6 +112,17 @@ def paged_behaviour(claim: Claim) -> Paged:
             of_cast = Claim(Cast(policy), *ends)
             parts.append((part.name, behaviour_of(of_cast)))
     return Paged(cache, contract, claim.source, claim.format, tuple(parts), slots_named(cache.slots))
+
+
+def _check_attended(claim: Claim, cache: Cache) -> None:
+    """Raise ``BadInput`` for a cache of which no attention is derived."""
+    if not {"v", "latent"} & {part.name for part in cache.parts}:
+        raise BadInput(f"{claim}: cache {cache.name!r} keeps no values; expected one with a part 'v' or 'latent'")
+    if turned := [part.name for part in cache.parts if part.first and before_named(part.first).undone]:
+        raise BadInput(
+            f"{claim}: {', '.join(turned)} of cache {cache.name!r} are rotated, and by how much a kernel's rotation "
+            "may round is not derived; claim a KvRead, which is exact"
+        )
 
 
 def behaviour_of(claim: Claim) -> Behaviour:

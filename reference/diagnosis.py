@@ -14,15 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, digest
-from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.operations import Attend, Claim, KvWrite
 from narrowgauge.contracts.verdict import Explanation
-from narrowgauge.reference.behaviour import Behaviour, promised
+from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.compare import Difference, compare
-from narrowgauge.reference.expected import outputs_of
+from narrowgauge.reference.expected import outputs_of, promised_for
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.interval import Expected
+from narrowgauge.reference.kv.call import Numbers
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.kv.settling import free_rows, settled
 from narrowgauge.reference.listing import origin
 from narrowgauge.reference.showing import show
 
@@ -55,6 +58,7 @@ class _Seen:
     x: Coded
     got: Mapping[str, Coded]
     difference: Difference
+    free: Numbers  #: slots of a cache of which nobody may ask what they hold
 
     def cut(self, rows: Rows) -> _Seen:
         """Some rows of it. What has no rows of x stays as it is."""
@@ -64,7 +68,12 @@ class _Seen:
 
         got = {name: value.take(rows) if few(value.shape) else value for name, value in self.got.items()}
         classes = {name: c[rows] if few(c.shape) else c for name, c in self.difference.classes.items()}
-        return _Seen(self.x.take(rows), got, Difference(classes))
+        return _Seen(self.x.take(rows), got, Difference(classes), self.free)
+
+    def of(self, part: str) -> _Seen:
+        """The matrices of one part of a cache alone."""
+        classes = {name: c for name, c in self.difference.classes.items() if _is_of(name, part)}
+        return _Seen(self.x, {name: self.got[name] for name in classes}, Difference(classes), self.free)
 
 
 @dataclass(frozen=True)
@@ -82,12 +91,17 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
 
     A complete one reproduces every output. A partial one is given only where it leaves less than it found.
     """
-    right = promised(claim)
-    seen = _Seen(x, got, difference)
+    right = promised_for(claim, x)
+    seen = _Seen(x, got, difference, _free(right, x, got))
     # where rows share a scale, a cut of them is another matrix
     few = seen.cut(_witness(difference)) if right.by_rows else seen
-    singles = [_tried(c, seen if c.whole else few) for c in _single_faults(right)]
+    tried = (_tried(c, seen if c.whole else few) for c in _single_faults(right))
+    singles = [t for t in tried if t is not None]
     complete = _complete((t.candidate for t in singles if t.left == 0), seen)
+    if not complete and (part := _part_alone(right, difference)):
+        in_part = _complete(_single_faults(right), seen.of(part))
+        if in_part:
+            return (Explanation(tuple(c.name for c in in_part), difference.total, 0, only=part),)
     if not complete:
         complete = _complete(_pairs(right, singles, seen, few), seen)
     if complete:
@@ -96,8 +110,32 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
     return _partial(singles, seen)
 
 
+def _is_of(name: str, part: str) -> bool:
+    return name == part or name.startswith(f"{part}_")
+
+
+def _part_alone(right: Behaviour | Paged, difference: Difference) -> str:
+    """The part of a cache in which alone something differs; "" where there is none."""
+    if not isinstance(right, Paged) or len(right.parts) < 2 or isinstance(right.contract, Attend):
+        return ""
+    wrong = [name for name, classes in difference.classes.items() if classes.any()]
+    parts = [part for part, _ in right.parts if any(_is_of(name, part) for name in wrong)]
+    return parts[0] if len(parts) == 1 else ""
+
+
+def _free(right: Behaviour | Paged, x: Coded, got: Mapping[str, Coded]) -> Numbers:
+    if not isinstance(right, Paged) or not isinstance(right.contract, KvWrite):
+        return np.zeros(0, np.int32)
+    return free_rows(right, x, next(iter(got.values())).shape[0])
+
+
 def _complete(survivors: Iterable[_Candidate], seen: _Seen) -> list[_Candidate]:
-    return [c for c in survivors if _tried(c, seen).left == 0]
+    return [c for c in survivors if _leaves_nothing(c, seen)]
+
+
+def _leaves_nothing(candidate: _Candidate, seen: _Seen) -> bool:
+    tried = _tried(candidate, seen)
+    return tried is not None and tried.left == 0
 
 
 def _single_faults(right: Behaviour | Paged) -> Iterable[_Candidate]:
@@ -147,7 +185,7 @@ def _pair(right: Behaviour | Paged, one: str, two: str) -> _Candidate | None:
 
 
 def _fits(candidate: _Candidate | None, seen: _Seen, few: _Seen) -> bool:
-    return candidate is not None and _tried(candidate, seen if candidate.whole else few).left == 0
+    return candidate is not None and _leaves_nothing(candidate, seen if candidate.whole else few)
 
 
 def _best(tried: Iterable[_Tried]) -> list[_Tried]:
@@ -174,10 +212,22 @@ def spread(rows: Rows, most: int) -> Rows:
     return rows[np.linspace(0, rows.size - 1, most).astype(np.intp)]
 
 
-def _tried(candidate: _Candidate, seen: _Seen) -> _Tried:
-    """What a candidate leaves: how many elements the kernel returned otherwise than this fault would."""
-    outputs = outputs_of(candidate.behaviour, seen.x)
-    rest = compare(seen.got, outputs)
+def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
+    """What a candidate leaves: how many elements the kernel returned otherwise than this fault would.
+
+    None for a fault that cannot be in this call on a cache: it would read or write outside, say.
+    """
+    behaviour, got = candidate.behaviour, seen.got
+    try:
+        outputs = outputs_of(behaviour, seen.x)
+        if isinstance(behaviour, Paged) and isinstance(behaviour.contract, KvWrite):
+            got = settled(behaviour, seen.x, got, outputs, seen.free)
+    except BadInput:
+        if isinstance(behaviour, Paged):
+            return None
+        raise
+    outputs = {name: outputs[name] for name in seen.difference.classes}
+    rest = compare(got, outputs)
     masks = ((seen.difference.mask(name), rest.mask(name)) for name in seen.difference.classes)
     return _Tried(candidate, outputs, rest.total, sum(int(np.count_nonzero(d & ~r)) for d, r in masks))
 
@@ -185,7 +235,11 @@ def _tried(candidate: _Candidate, seen: _Seen) -> _Tried:
 def _partial(singles: list[_Tried], seen: _Seen) -> tuple[Explanation, ...]:
     """The faults that leave the least, if they leave less than there was."""
     tried = (_tried(t.candidate, seen) for t in _best(singles)[:PARTIAL])
-    found = [Explanation((t.candidate.name,), t.explained, t.left) for t in tried if t.left < seen.difference.total]
+    found = [
+        Explanation((t.candidate.name,), t.explained, t.left)
+        for t in tried
+        if t is not None and t.left < seen.difference.total
+    ]
     found.sort(key=lambda e: (e.left, -e.explained))
     best = [e for e in found if (e.left, e.explained) == (found[0].left, found[0].explained)]
     if not best:

@@ -7,6 +7,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, Then
 from narrowgauge.reference.behaviour import Behaviour, promised, resolved
 from narrowgauge.reference.interval import Expected, Interval, is_monotone, tensor_outputs
+from narrowgauge.reference.kv.call import sized_to
 from narrowgauge.reference.kv.outputs import paged_outputs
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.wide import wide_result
@@ -33,6 +34,13 @@ def _check_derived(behaviour: Behaviour, x: Coded | Interval) -> None:
 
 def _is_known(x: Coded | Interval) -> bool:
     return isinstance(x, Coded) or x.exact
+
+
+def promised_for(claim: Claim, x: Coded) -> Behaviour | Paged:
+    """What a claim promises for this input: on a cache with blocks of the width of this call's heads, so that whoever
+    edits it edits those. Raises ``BadInput`` as ``promised``, and for a call that is none."""
+    right = promised(claim)
+    return sized_to(right, x) if isinstance(right, Paged) else right
 
 
 def outputs_of(behaviour: Behaviour | Paged, x: Coded | Interval) -> Expected:

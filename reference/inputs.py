@@ -20,7 +20,8 @@ from narrowgauge.contracts.views import View
 from narrowgauge.reference import matrices, packed
 from narrowgauge.reference.codec import WIDEST_TABLE, values
 from narrowgauge.reference.given import with_given
-from narrowgauge.reference.kv.cases import Shape, call
+from narrowgauge.reference.kv.cases import call, suited
+from narrowgauge.reference.kv.named import CALLS
 from narrowgauge.reference.landmarks import boundaries, codes_near
 from narrowgauge.reference.memory import fits
 from narrowgauge.reference.noise import scrambled
@@ -253,28 +254,10 @@ _FUSED = (
 )
 
 
-def _calls(*rows: tuple[str, tuple[str, ...], Shape, str, Depth, View]) -> tuple[Case, ...]:
-    """Cases of caches: name, operations, shape, about, depth, view."""
-    return tuple(
-        Case(name, operation, call(shape), about, depth, view=view)
-        for name, operations, shape, about, depth, view in rows
-        for operation in operations
-    )
-
-
-_WRITES, _READS = ("kv_write",), ("kv_read", "attend")
-_CACHES = _calls(
-    ("scattered", _WRITES, Shape(), "scattered slots, padding; what nobody writes is NaN", "smoke", "contiguous"),
-    ("other_fill", _WRITES, Shape(tokens=5, fill=1, turn=1), "another scale, other numbers", "smoke", "contiguous"),
-    ("repeated", _WRITES, Shape(repeated=True), "two tokens of one slot: one stays, whole", "smoke", "contiguous"),
-    ("no_tokens", _WRITES, Shape(tokens=0, pages=2), "nothing is written", "smoke", "contiguous"),
-    ("sliced_tokens", _WRITES, Shape(turn=2), "K and V cut out of wider rows, NaN around", "smoke", "sliced"),
-    ("far_pages", _WRITES, Shape(tokens=9, pages=3, turn=3), "offsets that pass 32 bits", "exhaustive", "far"),
-    ("permuted", _READS, Shape(), "pages in no order, NaN in all that is not used", "smoke", "contiguous"),
-    ("permuted_filled", _READS, Shape(fill=1), "the same with numbers in what is not used", "smoke", "contiguous"),
-    ("next_scale", _READS, Shape(turn=1, lengths=(7, 20)), "another scale", "smoke", "contiguous"),
-    ("no_sequences", _READS, Shape(lengths=(), pages=2), "nothing is read", "smoke", "contiguous"),
-    ("far_pages", _READS, Shape(lengths=(20, 1), pages=4), "offsets that pass 32 bits", "exhaustive", "far"),
+_CACHES = tuple(
+    Case(named.name, operation, call(named.shape), named.about, named.depth, suited(named.shape), named.view)
+    for named in CALLS
+    for operation in named.operations
 )
 
 CASES: tuple[Case, ...] = (
@@ -290,10 +273,11 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def case_named(name: str) -> Case:
-    """The case of that name. Raises ``BadInput`` with near names."""
+def case_named(name: str, operation: str = "") -> Case:
+    """The case of that name; where several operations have one, that of this operation. Raises ``BadInput`` with near
+    names."""
     for case in CASES:
-        if case.name == name:
+        if case.name == name and operation in ("", case.operation):
             return case
     raise unknown("case", name, (c.name for c in CASES))
 

@@ -137,11 +137,21 @@ def measure(
     return every.measures
 
 
+def of_elements(
+    x: Coded, outputs: Mapping[str, Coded], recipe: Recipe, format_name: str, given: Mapping[str, Coded] | None = None
+) -> Looked:
+    """The same of each element of a matrix that is small, [rows, columns]: for whoever counts them himself."""
+    m = to_elements(multipliers(outputs, recipe, given), recipe.blocks, x.shape)
+    fmt, bound = format_named(format_name), recipe.destination(format_name).bound
+    end = _at_the_end(decode_values(outputs["codes"]), fmt, bound)
+    return _look(decode_values(x), code_values(outputs, recipe, given), end, m, fmt, bound)
+
+
 @dataclass(frozen=True, eq=False)
-class _Looked:
+class Looked:
     """Of each element of a band: its kind, its energy, that of its error, and the error in ulps."""
 
-    kind: npt.NDArray[np.uint8]
+    kind: npt.NDArray[np.uint8]  #: index into ``KINDS`` and then ``OTHERS``
     signal: Values
     noise: Values
     ulp: Values
@@ -153,7 +163,7 @@ def _at_the_end(raw: Values, fmt: Format, bound: float) -> npt.NDArray[np.int8]:
     return (raw >= bound).astype(np.int8) - (raw <= lowest).astype(np.int8)
 
 
-def _look(x: Values, code: Values, end: npt.NDArray[np.int8], m: Values, fmt: Format, bound: float) -> _Looked:
+def _look(x: Values, code: Values, end: npt.NDArray[np.int8], m: Values, fmt: Format, bound: float) -> Looked:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         back = code * m
         error = x - back
@@ -170,7 +180,7 @@ def _look(x: Values, code: Values, end: npt.NDArray[np.int8], m: Values, fmt: Fo
         ulp = np.abs(error) / (spacing(np.abs(x) / m, fmt, bound) * m)
     counted = there & came
     ulp = np.where(counted & (error != 0) & (m > 0), ulp, 0.0)
-    return _Looked(kind, np.where(counted, x * x, 0.0), np.where(counted, error * error, 0.0), ulp)
+    return Looked(kind, np.where(counted, x * x, 0.0), np.where(counted, error * error, 0.0), ulp)
 
 
 def spacing(value: Values, fmt: Format, bound: float | None = None) -> Values:
@@ -199,7 +209,7 @@ class _Sums:
             np.zeros(grid),
         )
 
-    def add(self, seen: _Looked, blocks: Blocks, down: slice) -> None:
+    def add(self, seen: Looked, blocks: Blocks, down: slice) -> None:
         """Take in a band whose blocks are the rows ``down`` of the grid."""
         total, size = self.measures, (blocks.rows, blocks.columns)
         total.signal[down] += _reduced(np.add, seen.signal, size)

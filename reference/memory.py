@@ -146,9 +146,7 @@ def to_memory(claim: Claim, x: Coded) -> Coded:
 
 
 def sent_formats(claim: Claim) -> dict[str, str]:
-    """Names and formats of what a kernel is given, x first, as elements of memory."""
-    if isinstance(claim.contract, OfCache):
-        return kv_memory.sent_formats(claim)
+    """Names and formats of what a kernel is given, x first, as elements of memory. Not of a cache: see kv/filed.py."""
     given = dict(resolved(claim).inputs)
     if isinstance(claim.contract, Then):
         given |= dict.fromkeys(WIDE[claim.contract.first].inputs, claim.source)

@@ -53,6 +53,7 @@ def _headline(verdict: Verdict, subject: str) -> str:
     name = best.faults[0] if len(best.faults) == 1 else f"one of {', '.join(best.faults[:SPELLED_OUT])}"
     extra = len(best.faults) - SPELLED_OUT
     name += f" and {extra} more" if extra > 0 else ""
+    name += f" in {best.only} alone" if best.only else ""
     if not best.accounts_for(verdict.differing):
         nearest = f"nearest: {name} {in_part(best, verdict.differing)}"
         return f"[UNEXPLAINED] {subject}: {word}, and no known fault accounts for it; {nearest}"

@@ -228,6 +228,13 @@ POLICIES: dict[str, NamedPolicy] = {
             "for overflow, zero and negative values",
         ),
         NamedPolicy(
+            "e4m3_ceil",
+            {"float8_e4m3fn": CastPolicy("up", "max", "max")},
+            "document",
+            "the code at or above, held to the largest, so that no element of a block exceeds it: the scales of vLLM "
+            "0.33.0's nvfp4_ds_mla, nvfp4_ds_mla_cache_kernels.cu:112-131",
+        ),
+        NamedPolicy(
             "ptx_tf32_rna",
             {"tfloat32": CastPolicy("nearest_away", "special", "special")},
             "document",

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Symptom:
-    """What is seen, the words by which one looks for it, and what is behind it."""
-
-    title: str
-    words: tuple[str, ...]  #: lower case; each is looked for in what the user typed, and the other way round
-    why: str
-    faults: tuple[str, ...]
-    look: str  #: what to do next
-
+from narrowgauge.reference.symptom import Symptom
+from narrowgauge.reference.symptoms_of_caches import OF_CACHES
 
 SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
@@ -311,6 +301,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
         ),
         "Give the kernel rows that are all positive, and all negative: the codes at the ends of the range tell.",
     ),
+    *OF_CACHES,
 )
 
 

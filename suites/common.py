@@ -51,7 +51,7 @@ def _is_drawn_elsewhere(planned: Planned, depth: Depth) -> bool:
 
 def test_cell(planned: Planned, judge_cell: Judge) -> None:
     """A structured case: every tie, boundary and special; a whole 16-bit space; rows of every kind."""
-    judge_cell(planned, case_named(planned.case).inputs(planned.claim))
+    judge_cell(planned, case_named(planned.case, planned.claim.operation).inputs(planned.claim))
 
 
 def test_cell_golden(planned: Planned, judge_cell: Judge, request: pytest.FixtureRequest) -> None:

@@ -164,6 +164,6 @@ def _answers(cells: Iterator[Planned], timeout: float) -> Iterator[Judged]:
         if hung:
             yield not_run(cell, f"not tried: it hung in case {hung}")
             continue
-        judged = run_cell(cell, case_named(cell.case).inputs(cell.claim), timeout=timeout)
+        judged = run_cell(cell, case_named(cell.case, cell.claim.operation).inputs(cell.claim), timeout=timeout)
         hung = cell.case if judged.row.outcome == "hung" else ""
         yield judged

@@ -3,6 +3,8 @@
 The inputs file holds a tensor ``CASE.x`` for each case, typed, and what comes beside it (``CASE.scale``), and says in
 its metadata what is claimed. The outputs file holds ``CASE.codes`` (and ``CASE.scale``, or what else the recipe
 returns), as plain unsigned integers or typed; what stands in a layout is its memory image, in both.
+Of a call on a cache the file holds what a kernel is handed, and in its metadata the numbers that go with it; the
+outputs file the caches after a write (``CASE.k_cache``), what was read (``CASE.k``, ``CASE.v``), or ``CASE.output``.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from narrowgauge.ci.ledger import Row
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.operations import Cast, Claim, Dequantize
+from narrowgauge.contracts.operations import Cast, Claim, Dequantize, OfCache
 from narrowgauge.golden.safetensors_file import TensorFile, has_dtype, metadata_of, read, write
 from narrowgauge.reference.behaviour import resolved
-from narrowgauge.reference.inputs import Depth, cases_for
+from narrowgauge.reference.inputs import CASES, Depth, cases_for
 from narrowgauge.reference.judge import check_claim, judge
+from narrowgauge.reference.kv.filed import Extent, call_of, forms_of
 from narrowgauge.reference.memory import from_memory, in_memory, read_memory, sent_formats, to_memory
 from narrowgauge.reference.message import failure_message
 from narrowgauge.reference.portrait import portrait
@@ -29,17 +32,22 @@ SCHEMA = "narrowgauge.inputs/1"
 
 
 def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int, ...]]:
-    """Write the cases of a claim. Returns their names and shapes. Raises ``BadInput`` for a claim that cannot be."""
+    """Write the cases of a claim. Returns their names and the shapes of x, of a cache as a kernel is handed it.
+
+    Raises ``BadInput`` for a claim that cannot be.
+    """
     check_claim(claim)
     cases = cases_for(claim, depth)
     metadata = {
         "schema": SCHEMA,
         "claim": str(claim),
         "depth": depth,
-        "outputs": resolved(claim).outputs,
+        "outputs": outputs_of(claim),
         "cases": list(cases),
-        "shapes": {name: list(x.shape) for name, x in cases.items()},
+        "shapes": {name: _said_of(claim, x) for name, x in cases.items()},
     }
+    if isinstance(claim.contract, OfCache):
+        metadata["numbers"] = {name: dict(in_memory(claim, x).numbers) for name, x in cases.items()}
     sent = {name: to_memory(claim, x) for name, x in cases.items()}
     tensors = {
         f"{name}.{part}": _in_file(value)
@@ -47,7 +55,21 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
         for part, value in {"x": x, **given_with(x)}.items()
     }
     write(path, tensors, metadata, typed=True)
-    return {name: x.shape for name, x in cases.items()}
+    shown = sent if isinstance(claim.contract, OfCache) else cases
+    return {name: x.shape for name, x in shown.items()}
+
+
+def outputs_of(claim: Claim) -> dict[str, str]:
+    """Names and formats of what an outputs file holds of each case; of a cache as elements of memory."""
+    if isinstance(claim.contract, OfCache):
+        first = next(case for case in CASES if case.suits(claim))
+        return dict(in_memory(claim, first.inputs(claim)).outputs)
+    return resolved(claim).outputs
+
+
+def _said_of(claim: Claim, x: Coded) -> list[int] | dict[str, Any]:
+    """What of a case is not in its tensors: the shape of x as a matrix, the extent of a call on a cache."""
+    return Extent.of(claim, x).as_json if isinstance(claim.contract, OfCache) else list(x.shape)
 
 
 def _in_file(value: Coded) -> Coded:
@@ -60,7 +82,7 @@ def judge_files(inputs: Path, outputs: Path, kernel: str, target: str) -> list[J
     """Verdicts on an outputs file, one per case of its inputs. Raises ``BadInput`` that names file and tensor."""
     claim, cases = read_inputs(inputs)
     answered = read(outputs)
-    expected = {f"{case}.{name}" for case in cases for name in resolved(claim).outputs}
+    expected = {f"{case}.{name}" for case in cases for name in outputs_of(claim)}
     if strange := sorted(answered.tensors.keys() - expected):
         raise BadInput(f"{outputs} holds {', '.join(strange)}; expected {', '.join(sorted(expected))}")
     return [_judge_case(claim, case, x, answered, Replay(kernel, target, "file")) for case, x in cases.items()]
@@ -85,6 +107,8 @@ def read_inputs(path: Path) -> tuple[Claim, dict[str, Coded]]:
 
 
 def _input(path: Path, file: TensorFile, claim: Claim, case: str, shapes: Any) -> Coded:
+    if isinstance(claim.contract, OfCache):
+        return _call(path, file, claim, case, shapes)
     held = sent_formats(claim)
     parts = {part: _tensor(path, file, f"{case}.{part}", format_name) for part, format_name in held.items()}
     x = parts.pop("x")
@@ -99,6 +123,19 @@ def _input(path: Path, file: TensorFile, claim: Claim, case: str, shapes: Any) -
     if claim.operation != Cast.operation and (len(x.shape) != 2 or x.shape[1] == 0):
         raise BadInput(f"{path}: '{case}.x' has shape {list(x.shape)}; expected [rows, columns]")
     return Input(x.format, x.data, parts) if parts else x
+
+
+def _call(path: Path, file: TensorFile, claim: Claim, case: str, shapes: Any) -> Coded:
+    try:
+        extent = Extent.read(claim, shapes.get(case) if isinstance(shapes, dict) else None)
+        forms = forms_of(claim, extent)
+    except BadInput as error:
+        raise BadInput(f"{path}: case {case!r}: {error}") from error
+    tensors = {name: _tensor(path, file, f"{case}.{name}", form.format) for name, form in forms.items()}
+    try:
+        return call_of(claim, extent, tensors)
+    except BadInput as error:
+        raise BadInput(f"{path}: case {case!r}: {error}") from error
 
 
 def _tensor(path: Path, file: TensorFile, name: str, format_name: str) -> Coded:

@@ -20,6 +20,7 @@ from narrowgauge.command import (
     identify,
     inputs,
     judge,
+    kv,
     lint,
     sqnr,
     sweep,
@@ -48,6 +49,8 @@ start here:
                                             where two engines' quantizers part, and at which step
   narrowgauge sqnr my_model.py:build --recipe ocp.mxfp8_e4m3
                                             what a recipe costs each linear layer, worst first
+  narrowgauge kv my_model.py:build --scales CHECKPOINT
+                                            which layers need scales for a narrow key-value cache
   narrowgauge lint my_kernels.py            what in a source ties it to one flavour of float8
   narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
   narrowgauge judge in.safetensors out.safetensors
@@ -62,7 +65,7 @@ has --json.
 """
 #: -1e-3, -0x1.8p3, -nan and -inf, of which argparse by itself knows only the plain decimals
 NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
-SUBCOMMANDS = (devices, test, inputs, judge, identify, sweep, cast, diff, sqnr, lint, explain, golden, bench)
+SUBCOMMANDS = (devices, test, inputs, judge, identify, sweep, cast, diff, sqnr, kv, lint, explain, golden, bench)
 
 
 class Parser(argparse.ArgumentParser):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.text import Text
@@ -18,13 +19,7 @@ def is_call(what: str) -> bool:
 
 def call(what: str, width: int) -> tuple[Any, list[Text]]:
     """``sglang.per_token_group_quant_fp8 arch=sm_90 ue8m0=yes``: what the call can still be. Raises ``BadInput``."""
-    name, *said = what.split()
-    facts = {}
-    for part in said:
-        fact, equals, value = part.partition("=")
-        if not equals:
-            raise BadInput(f"explain {name}: {part!r}; expected NAME=VALUE, where NAME is one of {', '.join(FACTS)}")
-        facts[fact] = value
+    name, facts = facts_said(what, FACTS)
     lines = possible(name, facts)
     if not lines:
         raise BadInput(f"explain {what}: no recipe is known for that; explain {name} lists what is known")
@@ -35,6 +30,18 @@ def call(what: str, width: int) -> tuple[Any, list[Text]]:
     texts += [Text(f"{fact}: {FACTS[fact]}") for fact in asked]
     data = {"name": name, "facts": facts, "recipes": [{"recipe": x.recipe, "where": dict(x.where)} for x in lines]}
     return data, texts
+
+
+def facts_said(what: str, known: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """The name that a text starts with, and what is said after it as NAME=VALUE. Raises ``BadInput``."""
+    name, *said = what.split()
+    facts = {}
+    for part in said:
+        fact, equals, value = part.partition("=")
+        if not equals:
+            raise BadInput(f"explain {name}: {part!r}; expected NAME=VALUE, where NAME is one of {', '.join(known)}")
+        facts[fact] = value
+    return name, facts
 
 
 def called_as(recipe: str) -> list[tuple[str, str]]:

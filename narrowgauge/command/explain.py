@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
+from narrowgauge.command.caches import CACHES, cache, is_cache
 from narrowgauge.command.calls import call, called_as, is_call
 from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
@@ -25,13 +26,14 @@ from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
 from narrowgauge.reference.codec import decode, has_negative_zero, values
 from narrowgauge.reference.deviations import Deviation
 from narrowgauge.reference.faults.applicability import Applicability, survey
-from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.recipes.dispatch import CALLS
-from narrowgauge.reference.symptoms import Symptom, matching
+from narrowgauge.reference.symptom import Symptom
+from narrowgauge.reference.symptoms import matching
 from narrowgauge.reference.words import facts_of
 
 #: how many codes may stand in one line of a value table; the most that fit are taken
@@ -51,10 +53,10 @@ WHERE = {
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="explain a format, a policy, a recipe, a call of an engine, a fault, a target, or a symptom",
+        help="explain a format, a policy, a recipe, a call or a cache of an engine, a fault, a target, or a symptom",
         description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, "
-        '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", cast.ties_away, TIES (the word in brackets of a '
-        'failure), gfx942, MI300, "!!!!".',
+        '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", "kv.vllm flag=fp8 target=gfx942", cast.ties_away, '
+        'TIES (the word in brackets of a failure), gfx942, MI300, "!!!!".',
     )
     parser.add_argument("what", metavar="NAME", help="a name of any of these, or a symptom in your own words")
     parser.add_argument(
@@ -100,6 +102,8 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return dataclasses.asdict(RECIPES[what]), _recipe(RECIPES[what], width)
     if is_call(what):
         return call(what, width)
+    if is_cache(what):
+        return cache(what, width)
     if what in FAULTS:
         found = survey(what)
         where = {"where": [dataclasses.asdict(one) for one in found]}
@@ -119,7 +123,7 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *FAULTS, *TARGETS]
+    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *FAULTS, *TARGETS]
     raise unknown("format, policy, recipe, fault, target or symptom", what, known, aliases=ALIASES)
 
 
@@ -265,11 +269,11 @@ def _choices(named: NamedPolicy, formats: list[str]) -> Grid:
     return grid
 
 
-def _fault_data(fault: Fault) -> dict[str, Any]:
+def _fault_data(fault: AnyFault) -> dict[str, Any]:
     return {f.name: getattr(fault, f.name) for f in dataclasses.fields(fault) if f.name not in ("edit", "across_rows")}
 
 
-def _fault(fault: Fault, width: int, found: Sequence[Applicability] = ()) -> list[Text]:
+def _fault(fault: AnyFault, width: int, found: Sequence[Applicability] = ()) -> list[Text]:
     seen = ", ".join(fault.reports) or "no public report that we know of"
     said = [("one sees:", fault.symptom), ("cause:", fault.cause), ("seen in:", seen)]
     said += [(f"{state}:", pairs) for state in WHERE for pairs in _from_to(found, state)]

@@ -11,13 +11,19 @@ from typing import Any
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
-from narrowgauge.contracts.operations import Claim, Observe
+from narrowgauge.contracts.operations import Attend, Claim, KvRead, KvWrite, Observe
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.form import shaped
 from narrowgauge.reference.inputs import DEPTHS
-from narrowgauge.suites.offline import write_inputs
+from narrowgauge.suites.offline import outputs_of, write_inputs
 from narrowgauge.suites.stream import Stream
+
+#: what is wanted of a call on a cache
+OF_CALLS = {
+    KvWrite.operation: "caches come back whole, as they are after the write",
+    KvRead.operation: "values are those of all sequences, one after the other: [tokens, columns]",
+    Attend.operation: "outputs are [sequences, query heads x columns of a head]",
+}
 
 
 def register(subparsers: Any) -> None:
@@ -47,13 +53,17 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput("--binary goes with --stream; a safetensors file is binary anyhow")
     claim = Claim.parse(arguments.claim)
     shapes = write_inputs(claim, arguments.depth, arguments.output)
+    outputs = outputs_of(claim)
     if arguments.json:
-        outputs = resolved(claim).outputs
         print_json({"file": str(arguments.output), "claim": str(claim), "cases": shapes, "outputs": outputs})
         return Exit.OK
     print(f"{arguments.output}: inputs for {claim}")
+    about = OF_CALLS.get(claim.operation, "")
     for case, shape in shapes.items():
-        print(f"  {case}.x {list(shape)} {claim.source}  ->  {', '.join(_wanted(claim, case, shape))}")
+        wanted = (f"{case}.{n} ({f})" for n, f in outputs.items()) if about else _wanted(claim, case, shape)
+        print(f"  {case}.x {list(shape)}{'' if about else f' {claim.source}'}  ->  {', '.join(wanted)}")
+    if about:
+        print(f"{about}; numbers that go with a case, as heads and block_size, are in the file's metadata")
     print("write the outputs under those names, as unsigned integers of the codes or in the format's own dtype; then:")
     print(f"  narrowgauge judge {arguments.output} OUTPUTS.safetensors")
     return Exit.OK

@@ -29,6 +29,7 @@ class Part:
     heads: int = 0  #: 1 where all columns are one head; 0 for the number that the call has
     cast: str = "ieee"  #: without a recipe: the policy by which it gets its format
     scale_of: str = ""  #: the part whose given scale is this one's too; "" for its own
+    unused_scale: bool = False  #: without a recipe: a scale is given all the same, and a right kernel leaves it alone
 
     @property
     def scaled_by(self) -> str:

@@ -32,6 +32,7 @@ class Explanation:
     explained: int  #: differing elements that the faults reproduce exactly
     left: int  #: elements of the kernel's output that still differ from what the faults would give
     separated_by: str = ""  #: an input on which the faults of the set would differ
+    only: str = ""  #: the part of a cache ("v") in which alone they are
 
     @property
     def complete(self) -> bool:

@@ -16,9 +16,9 @@ from narrowgauge.reference.policies import resolve
 
 F32 = npt.NDArray[np.float32]
 #: vLLM's signs, drawn by torch's CPU generator from the seed 0x9E3779B9 (torch 2.13.0): bit 1 is +1, the first element
-#: the highest bit. Those of 64 and of 128 elements are the first ones.
+#: the highest bit. Those of fewer elements, a power of two, are the first ones (measured too).
 _VLLM = bytes.fromhex("b09acea68dac010136bc22651c2afed681d125528223f5d51219d04c05c2045f")
-VLLM_SIZES = (64, 128, 256)
+VLLM_SIZES = (16, 32, 64, 128, 256)
 
 
 def vllm_signs(size: int) -> F32:

@@ -13,15 +13,18 @@ from functools import cache
 from typing import Literal
 
 from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
-from narrowgauge.contracts.operations import Cast, Claim, Dequantize, Quantize
+from narrowgauge.contracts.operations import Cast, Claim, Dequantize, OfCache, Quantize
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.reference.behaviour import behaviour_of
+from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.compare import compare
+from narrowgauge.reference.expected import outputs_of, promised_for
 from narrowgauge.reference.faults.registry import FAULTS, fault_named
-from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.inputs import CASES, case_named
 from narrowgauge.reference.interval import Expected, Interval
+from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.steps import named as step_of
@@ -46,6 +49,35 @@ PACKED = (
     ("nvidia.mxfp8_e4m3", "float8_e4m3fn", "scale", ("ue8m0_int32", "scales_tma_aligned", "hopper_mx_scales_4_warps")),
     ("compressed_tensors.int4_group", "int4", "codes", ("awq_4bit", "gptq_zeros_4bit")),
 )
+#: caches of each kind, by operation: the first that shows a fault stands for all
+CACHED = (
+    (
+        "kv_write/vllm.flash_fp8/bfloat16/float8_e4m3fn",
+        "kv_write/vllm.fp8_token_head/bfloat16/float8_e4m3fn",
+        "kv_write/vllm.fp8_ds_mla/bfloat16/float8_e4m3fn",
+        "kv_write/plain.fp8_head/bfloat16/float8_e4m3fnuz",
+        "kv_write/vllm.paged_fp8/bfloat16/float8_e4m3fn",
+        "kv_write/vllm.flash_copy/bfloat16/bfloat16",
+        "kv_write/sglang.mxfp8/bfloat16/float8_e4m3fn",
+        "kv_write/vllm.nvfp4/bfloat16/float4_e2m1fn",
+    ),
+    (
+        "kv_read/vllm.flash_fp8/float8_e4m3fn/bfloat16",
+        "kv_read/vllm.fp8_token_head/float8_e4m3fn/bfloat16",
+        "kv_read/vllm.fp8_ds_mla/float8_e4m3fn/bfloat16",
+        "kv_read/plain.fp8_head/float8_e4m3fnuz/bfloat16",
+        "kv_read/vllm.paged_fp8/float8_e4m3fn/bfloat16",
+        "kv_read/vllm.flash_copy/bfloat16/float32",
+        "kv_read/sglang.mxfp8/float8_e4m3fn/bfloat16",
+        "kv_read/vllm.nvfp4/float4_e2m1fn/bfloat16",
+    ),
+    (
+        "attend/vllm.flash_fp8+soft_cap:30/float8_e4m3fn/bfloat16",
+        "attend/vllm.fp8_token_head/float8_e4m3fn/float32",
+        "attend/vllm.fp8_ds_mla/float8_e4m3fn/bfloat16",
+        "attend/vllm.flash_copy+scale:0.1875/bfloat16/float32",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -61,27 +93,37 @@ class Applicability:
 
 def applicability(fault: str, claim: Claim) -> Applicability | None:
     """What a fault does to a claim, or None where it cannot exist. Raises ``BadInput`` for an unknown fault."""
-    wrong = fault_named(fault).applied_to(behaviour_of(claim))
-    if wrong is None:
-        return None
     changed, total, case = 0, 0, ""
     for case in _cases(claim):
-        x, right = _right(claim, case)
-        changed, total = compare(wrong.run(x), right).total, sum(i.low.data.size for i in right.values())
+        x, behaviour, right = _right(claim, case)
+        wrong = fault_named(fault).applied_to(behaviour)
+        if wrong is None:
+            return None
+        changed, total = _changed(wrong, x, right), sum(i.low.data.size for i in right.values())
         if changed:
             return Applicability(str(claim), "shows", changed, total, case)
     return Applicability(str(claim), "equivalent" if case == "every_code" else "not shown", 0, total, case)
 
 
+def _changed(wrong: Behaviour | Paged, x: Coded, right: Expected) -> int:
+    if isinstance(wrong, Behaviour):
+        return compare(wrong.run(x), right).total
+    try:
+        outputs = outputs_of(wrong, x)
+    except BadInput:  # it would read or write outside the cache
+        return 0
+    return compare({name: value.low for name, value in outputs.items()}, right).total
+
+
 @cache
 def survey(fault: str) -> tuple[Applicability, ...]:
     """A fault in casts between all formats; where it can exist in no cast, in recipes of each kind; else in buffers
-    that are packed, and in readers.
+    that are packed, in readers, and in caches.
 
     A pair of formats stands there once: in the first of its named policies that shows the fault, else in the first
     in which the fault can exist. A recipe with a destination stands there once: in the first source that shows it.
     """
-    for claims in (_casts(), _quantizers(), _packed(), _readers()):
+    for claims in (_casts(), _quantizers(), _packed(), _readers(), _caches()):
         found = [best for each in claims if (best := _best(fault, each)) is not None]
         if found:
             return tuple(found)
@@ -165,7 +207,15 @@ def _readers() -> Iterator[list[Claim]]:
             yield from ([Claim(Dequantize(name), recipe.destinations[0].format, wide)] for wide in WIDE)
 
 
+def _caches() -> Iterator[list[Claim]]:
+    """Writers, readers and attention, each over caches of each kind."""
+    yield from ([Claim.parse(text) for text in claims] for claims in CACHED)
+
+
 def _cases(claim: Claim) -> tuple[str, ...]:
+    if isinstance(claim.contract, OfCache):
+        fits = (c for c in CASES if c.depth == "smoke" and c.view == "contiguous" and c.suits(claim))
+        return tuple(c.name for c in fits)
     if claim.operation in OF_RECIPES:
         return tuple(name for name in OF_RECIPES[claim.operation] if case_named(name).suits(claim))
     if format_named(claim.source).bits <= 16:
@@ -180,7 +230,11 @@ def _inputs(case: str, source: str, format_name: str) -> Coded:
 
 
 @cache
-def _right(claim: Claim, case: str) -> tuple[Coded, Expected]:
+def _right(claim: Claim, case: str) -> tuple[Coded, Behaviour | Paged, Expected]:
+    """The inputs of a case, the behaviour that is claimed, and what it gives."""
     cast = claim.operation == Cast.operation
-    x = _inputs(case, claim.source, claim.format) if cast else case_named(case).inputs(claim)
-    return x, {name: Interval.exactly(value) for name, value in behaviour_of(claim).run(x).items()}
+    x = _inputs(case, claim.source, claim.format) if cast else case_named(case, claim.operation).inputs(claim)
+    behaviour = promised_for(claim, x)
+    if isinstance(behaviour, Paged):
+        return x, behaviour, outputs_of(behaviour, x)
+    return x, behaviour, {name: Interval.exactly(value) for name, value in behaviour.run(x).items()}

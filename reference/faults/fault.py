@@ -43,3 +43,7 @@ class PagedFault:
     def applied_to(self, behaviour: Any) -> Any:
         """The faulty behaviour, or None where this fault cannot exist."""
         return self.edit(behaviour) if isinstance(behaviour, Paged) else None
+
+
+#: of a quantizer, reader or cast; or of a kernel on a cache
+AnyFault = Fault | PagedFault

@@ -11,6 +11,12 @@ from narrowgauge.reference.faults import (
     flavours,
     granularity,
     integers,
+    kv_attention,
+    kv_copies,
+    kv_layouts,
+    kv_pages,
+    kv_scales,
+    kv_slots,
     layouts,
     levels,
     limits,
@@ -21,18 +27,19 @@ from narrowgauge.reference.faults import (
     tails,
     zeros,
 )
-from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.fault import AnyFault
 
 #: in this order faults that cannot be told apart are named
 _FAMILIES = (
     casts, rounding, limits, specials, flavours, exponents, integers, decoding,
     scales, elements, zeros, levels, granularity, tails, reading, layouts,
+    kv_scales, kv_copies, kv_layouts, kv_slots, kv_pages, kv_attention,
 )  # fmt: skip
 
-FAULTS: dict[str, Fault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}
+FAULTS: dict[str, AnyFault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}
 
 
-def fault_named(name: str) -> Fault:
+def fault_named(name: str) -> AnyFault:
     """The fault of that name. Raises ``BadInput`` with near names."""
     if name not in FAULTS:
         raise unknown("fault", name, FAULTS)

@@ -7,12 +7,15 @@ Every allowance is the largest that a document states for any library or instruc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.reference.codec import values
 from narrowgauge.reference.fast_codec import cast, decode_values
 
 F64 = npt.NDArray[np.float64]
@@ -65,21 +68,50 @@ SUMS = {
 #: relative error of tanh, by name
 TANH = {
     "function": 4 * U,  # CUDA tanhf 2 ulp; SLEEF u10, OCML and numpy less. A form out of exp: TANH_ABSOLUTE
-    "instruction": 2.0**-11,  # PTX ISA, tanh.approx.f32, as FlashAttention's and FlashInfer's CUDA kernels use it
+    "instruction": 2.0**-11,  # PTX ISA, tanh.approx.f32, as FlashAttention's soft cap uses it (cutlass::fast_tanh)
 }
 
 
 def grid(value: F64) -> F64:
     """The unit of which all elements of the last axis are multiples: their lowest set bit. Infinite for zeros."""
+    lowest = _lowest(value)
+    return np.asarray(np.where(lowest == 0, np.inf, lowest).min(axis=-1, initial=np.inf))
+
+
+def digits(value: F64) -> F64:
+    """How many significant bits an element of the last axis has at most; 0 for zeros."""
+    counts = np.ceil(np.log2(np.abs(value) / np.where(value == 0, 1.0, _lowest(value)) + 1))
+    return np.asarray(counts.max(axis=-1, initial=0.0))
+
+
+def _lowest(value: F64) -> F64:
     mantissa, exponent = np.frexp(value)
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
-    lowest = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
-    return np.asarray(np.where(value == 0, np.inf, lowest).min(axis=-1, initial=np.inf))
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    return np.asarray(np.ldexp((whole & -whole).astype(np.float64), exponent - 53))
 
 
 def power_of_two(value: F64) -> Mask:
     """Whether a product with it is exact."""
     return np.asarray(np.abs(np.frexp(value)[0]) == 0.5)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding to a format takes away: relative, absolute below its normal numbers; and its largest number."""
+
+    unit: float
+    lost: float
+    largest: float
+
+
+@lru_cache
+def rounding_to(format_name: str) -> Rounding:
+    """Of float32 nothing, since what is rounded is in float32 already."""
+    if format_name == "float32":
+        return Rounding(0.0, 0.0, np.inf)
+    fmt = format_named(format_name)
+    largest = float(np.nanmax(np.where(np.isinf(values(fmt)), 0.0, values(fmt))))
+    return Rounding(2.0 ** -(fmt.mantissa + 1), 2.0 ** (-fmt.bias - fmt.mantissa), largest)
 
 
 def coded(value: F64, format_name: str) -> Coded:

@@ -15,49 +15,19 @@ that are flushed (MFMA of MI200).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from narrowgauge.contracts.errors import BadInput, unknown
+from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.interval import Interval
-from narrowgauge.reference.kv.arithmetic import F64, SUMS, TANH, Mask, coded
+from narrowgauge.reference.kv.arithmetic import F64, Mask, coded, rounding_to
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.scores import scores_of
-from narrowgauge.reference.kv.weighing import Narrowing, Values, Weights, weighed, weighed_as_shares, weights_of
+from narrowgauge.reference.kv.weighing import Values, Weights, weighed, weighed_as_shares, weights_of
 
-#: formats that weights may be rounded to
-WEIGHTS = ("float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e4m3fnuz")
 #: beyond this float32 may overflow on the way
 _LARGEST = 2.0**127
 _MOST_KEYS = 2**19
-
-
-@dataclass(frozen=True)
-class Attention:
-    """What a contract says of the arithmetic. Raises ``BadInput`` for what cannot be."""
-
-    scale: float  #: what scores are multiplied by, a float32
-    soft_cap: float = 0.0  #: c of c · tanh(score / c); 0 for none
-    weights: str = "float32"  #: format that weights are rounded to before they meet values
-    weights_scale: float = 1.0  #: power of two that they are multiplied by before, and divided by after
-    shares: bool = False  #: whether weights are divided by their sum before they are rounded
-    sums: str = "matrix_unit"  #: of ``SUMS``
-    tanh: str = "function"  #: of ``TANH``
-    tile: int = 1  #: a key's way has at most one rescaling for so many keys
-
-    def __post_init__(self) -> None:
-        for what, name, known in (("format of weights", self.weights, WEIGHTS), ("sums", self.sums, SUMS)):
-            if name not in known:
-                raise unknown(what, name, known, "Attention(...)")
-        if self.tanh not in TANH:
-            raise unknown("tanh", self.tanh, TANH, "Attention(...)")
-        if not (0 < self.scale < _LARGEST and 0 <= self.soft_cap < _LARGEST):
-            raise BadInput(
-                f"scale {self.scale}, soft cap {self.soft_cap}; expected a positive one, and 0 or a positive"
-            )
-        if self.tile < 1 or np.frexp(self.weights_scale)[0] != 0.5:
-            raise BadInput(f"tile {self.tile}, weights_scale {self.weights_scale}; expected ≥ 1, and a power of two")
 
 
 def attend(
@@ -92,12 +62,13 @@ def attend(
         q, k = np.where(poisoned[..., None], 0.0, q), np.where(np.isfinite(k), k, 0.0)
         v = Values(np.where(np.isfinite(codes), codes, 0.0), of_values)
         _check_range(q, k, v, of_keys * rule.scale, rule)
-        scores = scores_of(q, k, of_keys * rule.scale, rule.soft_cap, rule.sums, rule.tanh)
+        scores = scores_of(q, k, of_keys * rule.scale, rule)
         weights = weights_of(scores, rule.tile)
         mean = weighed_as_shares if rule.shares and rule.weights != "float32" else weighed
-        low, high = mean(weights, v, Narrowing(rule.weights, rule.weights_scale), rule.sums, rule.tile)
-        negative = np.asarray(np.signbit(codes).any(axis=-2))[:, None]
-        low = np.where((low == 0) & (high == 0) & negative, -0.0, low)  # of -0 alone, or of both zeros
+        low, high = mean(weights, v, rule)
+        negative = np.asarray(np.signbit(codes).all(axis=-2))[:, None]
+        none = (low == 0) & (high == 0)  # of -0 alone either zero comes; a sum with one 0 is 0
+        low, high = np.where(none, np.where(negative, -0.0, 0.0), low), np.where(none, 0.0, high)
         special = _specials(codes, weights, poisoned, rule)
     low, high = (np.where(special == 0, end, special) for end in (low, high))
     low, high = (np.where(poisoned[..., None], np.nan, end) for end in (low, high))
@@ -149,14 +120,21 @@ def _poisoned(q: F64, k: F64, rule: Attention) -> Mask:
 
 
 def _check_range(q: F64, k: F64, v: Values, scale: F64, rule: Attention) -> None:
-    size = np.abs(q) @ np.abs(k).swapaxes(-1, -2)
+    product = np.abs(q).max() * np.abs(k).max()
+    most = (
+        product * q.shape[-1] * max(1, scale.max())
+    )  # sums of magnitudes are seldom near: looked at where they may be
+    if most > _LARGEST:
+        most = (np.abs(q) @ np.abs(k).swapaxes(-1, -2) * np.maximum(1, scale)).max()
     total = (np.abs(v.codes) * np.maximum(1, v.scale)).sum(axis=-2)
-    if (size * np.maximum(1, scale) > _LARGEST).any() or (total > _LARGEST).any():
+    if most > _LARGEST or (total > _LARGEST).any():
         raise BadInput("attention: scores or sums of values may overflow float32; what comes then is not derived")
-    fmt = format_named(rule.weights)
-    most = 448.0 if fmt.family == "fn" else 240.0 if fmt.family == "fnuz" else 2.0 ** (2 ** (fmt.exponent - 1) - 1)
-    if rule.weights != "float32" and v.scale.max() * rule.weights_scale > most:
-        raise BadInput(f"attention: value_scale {v.scale.max()} times a weight may overflow {rule.weights}")
+    for what, name, size in (
+        ("a product q · k", rule.products, product),
+        ("value_scale times a weight", rule.weights, v.scale.max() * rule.weights_scale),
+    ):
+        if size > rounding_to(name).largest:
+            raise BadInput(f"attention: {what}, {size}, may overflow {name}; what comes then is not derived")
 
 
 def _specials(codes: F64, weights: Weights, poisoned: Mask, rule: Attention) -> F64:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput, unknown
-from narrowgauge.reference.around.hadamard import block_size, rotated_heads, transformed, vllm_signs
+from narrowgauge.reference.around.hadamard import block_size, transformed, vllm_signs
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.policies import resolve
 
@@ -51,16 +51,23 @@ def _heads(rows: Coded, heads: int) -> Coded:
     return Coded(rows.format, rows.data.reshape(rows.shape[0] * heads, rows.shape[1] // heads))
 
 
+def _signs(width: int) -> F32:
+    """Those of a block, for each block of a head: vLLM turns a head of 96 as three of 32."""
+    block = block_size(width)
+    return np.tile(vllm_signs(block), width // block)
+
+
 def _hadamard(rows: Coded, heads: int, given: Mapping[str, Coded]) -> Coded:
-    """Each head turned, bfloat16."""
-    turned = rotated_heads(_heads(rows, heads), vllm_signs(rows.shape[1] // heads))
-    return Coded(turned.format, turned.data.reshape(rows.shape))
+    """Each head turned in float32, and rounded to the format of x."""
+    turned = transformed(_heads(rows, heads), _signs(rows.shape[1] // heads))
+    result = cast(turned, rows.format, resolve("ieee", rows.format))
+    return Coded(rows.format, result.data.reshape(rows.shape))
 
 
 def _turned_back(values: Coded, heads: int) -> Coded:
     """D H of each head over b, float32: what ``_hadamard`` took, if nothing was lost."""
     width = values.shape[1] // heads
-    back = transformed(_heads(values, heads), vllm_signs(width), inverse=True)
+    back = transformed(_heads(values, heads), _signs(width), inverse=True)
     number = back.data.view(np.float32) / np.float32(block_size(width))  # a power of two
     return Coded("float32", number.view(np.uint32).reshape(values.shape))
 
@@ -137,8 +144,8 @@ def _halves(rotated: int, width: int) -> bool:
 _ROPE = "vLLM 0.33.0, pos_encoding_kernels.cu; models keep cosines in the format of x"
 BEFORE: dict[str, Before] = {
     "hadamard": Before(
-        "signs, then a Hadamard matrix, of each head; bfloat16",
-        "vLLM 0.33.0, int4_per_token_head.py:1146-1180",
+        "signs, then a Hadamard matrix, of each head, in float32, rounded to the format of x",
+        "vLLM 0.33.0, int4_per_token_head.py:856-868,1042-1180",
         _hadamard,
         undo=_turned_back,
     ),

@@ -44,8 +44,8 @@ def beside(name: str, fields: tuple[Field, ...], element: str = "") -> tuple[Buf
 
 
 def parts(recipe: str, per_head: bool = False, first: str = "") -> tuple[Part, ...]:
-    """Keys and values, quantized alike."""
-    return tuple(Part(part, recipe, per_head=per_head, first=first) for part in PAIR)
+    """Keys and values, quantized alike; or kept as they are, and a scale given that is not for them."""
+    return tuple(Part(part, recipe, per_head=per_head, first=first, unused_scale=not recipe) for part in PAIR)
 
 
 def pair(

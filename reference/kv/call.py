@@ -65,6 +65,15 @@ def sized(behaviour: Behaviour, part: Part, width: int) -> Behaviour:
     return replace(behaviour, recipe=replace(recipe, blocks=Blocks(recipe.blocks.rows, width, recipe.blocks.ragged)))
 
 
+def sized_to(paged: Paged, x: Coded) -> Paged:
+    """The same with the blocks of this call: what is edited then stays as it is. Raises ``BadInput`` as ``rows_of``."""
+    found, sizes = [], sizes_of(given_with(x))
+    for name, rows in rows_of(paged, x).items():
+        part = paged.cache.part(name)
+        found.append((name, sized(paged.part(name), part, rows.shape[1] // heads_of(part, sizes))))
+    return replace(paged, parts=tuple(found), sized=True)
+
+
 def beside(recipe: Recipe | None, format_name: str) -> dict[str, str]:
     """What a cache keeps beside the codes of a part: names and formats."""
     return {} if recipe is None else {n: f for n, f in recipe.outputs(format_name).items() if n != "codes"}
@@ -78,7 +87,7 @@ def matrices_of(paged: Paged, columns: Mapping[str, int], rows: int, sizes: Size
         heads, count = heads_of(part, sizes), columns[name]
         held = behaviour.format if isinstance(paged.contract, KvWrite) else behaviour.source
         found[name] = Matrix(held, rows, count, heads)
-        recipe = sized(behaviour, part, count // heads).recipe
+        recipe = (behaviour if paged.sized else sized(behaviour, part, count // heads)).recipe
         for other, fmt in beside(recipe, held).items():
             assert recipe is not None
             found[f"{name}_{other}"] = Matrix(fmt, *recipe.blocks.grid(rows, count), heads)
@@ -111,7 +120,8 @@ def part_input(paged: Paged, name: str, rows: Coded, given: Mapping[str, Coded])
     part, sizes = paged.cache.part(name), sizes_of(given)
     if part.first and isinstance(paged.contract, KvWrite):
         rows = before_named(part.first).change(rows, heads_of(part, sizes), given)
-    behaviour = sized(paged.part(name), part, rows.shape[1] // heads_of(part, sizes))
+    width = rows.shape[1] // heads_of(part, sizes)
+    behaviour = paged.part(name) if paged.sized else sized(paged.part(name), part, width)
     recipe = behaviour.recipe
     if recipe is None:
         return behaviour, Input(rows.format, rows.data)

@@ -44,7 +44,8 @@ def delivered(
 
     ``given`` has those that are there, of ``GIVEN``: a number, or numbers, one a head. ``cache_dtype`` is the engine's
     flag, ``fnuz`` whether its platform's fp8 is FNUZ (``flags.is_fnuz``), ``method`` one of ``METHODS``. Raises
-    ``BadInput`` for another name or method, a flag that the engine does not have, or a scale that is no number.
+    ``BadInput`` for another name or method, a flag that the engine does not have, or a scale that is no number. A
+    doubled scale beyond float32 is infinite here; vLLM's copy on the host ends with a RuntimeError there.
     """
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
@@ -59,11 +60,11 @@ def loaded(given: Mapping[str, Any], where: str) -> dict[str, F32]:
     for name, value in given.items():
         if name not in GIVEN:
             raise unknown("scale", name, GIVEN, where)
-        try:
-            with np.errstate(all="ignore"):
-                scales[name] = np.asarray(value).astype(np.float32).reshape(-1)
-        except (TypeError, ValueError):
-            raise BadInput(f"scale {name} of {where}: {value!r}; expected a number, or one a head") from None
+        numbers = np.asarray(value)
+        if numbers.dtype.kind not in "fiu" and numbers.size:
+            raise BadInput(f"scale {name} of {where}: {value!r}; expected a number, or one a head")
+        with np.errstate(over="ignore"):
+            scales[name] = numbers.astype(np.float32).reshape(-1)
         if not scales[name].size:
             raise BadInput(f"scale {name} of {where} has no number; leave it out where the checkpoint has none")
     if "kv" in scales and "k" in scales:

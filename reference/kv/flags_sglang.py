@@ -17,14 +17,21 @@ def _on_hip(says: str = "") -> tuple[Row, ...]:
     )
 
 
+#: set_kv_buffer divides where the dtypes differ; the Triton backend's readers take k_scale_float whatever the cache is
+_UNDIVIDED = "a checkpoint's scales stay in use: Triton's reader multiplies by them, and nobody divided (read, not run)"
+_UNDIVIDED_AT = "sglang/srt/mem_cache/memory_pool.py:2926-2930; sglang/srt/layers/attention/triton_backend.py:2368-2373"
+
+
 def _bfloat16(name: str) -> Flag:
-    return Flag(name, "bfloat16", "none", "16 bits", (Row("*", "bfloat16", source=f"{_KV_DTYPE}:74-75"),), _FIELD)
+    row = Row("*", "bfloat16", says=_UNDIVIDED, source=f"{_KV_DTYPE}:74-75; {_UNDIVIDED_AT}")
+    return Flag(name, "bfloat16", "none", "16 bits", (row,), _FIELD)
 
 
-_NO_HIP = Row("gfx*", "", says="RuntimeError: FP4 in the cache is for CUDA", refused=True, source=f"{_HOOK}:316-317")
+_NO_HIP = Row("gfx*", "", says="RuntimeError: FP4 in the cache is for CUDA", refused=True, source=f"{_HOOK}:317-318")
 _DROP = "a warning that accuracy might drop"
 SGLANG = (
-    Flag("auto", "the model's dtype", "none", "16 bits", (Row("*", "model", source=f"{_KV_DTYPE}:49-59"),), _FIELD,
+    Flag("auto", "the model's dtype", "none", "16 bits", (
+        Row("*", "model", says=_UNDIVIDED, source=f"{_KV_DTYPE}:49-59; {_UNDIVIDED_AT}"),), _FIELD,
          "a checkpoint whose kv_cache_quant_algo is FP8 makes it fp8_e4m3, without the warning that this flag has"),
     _bfloat16("bf16"),
     _bfloat16("bfloat16"),

@@ -91,14 +91,14 @@ VLLM = (
     Flag("fp8_inc", E4, "tensor", "fp8",
          (elsewhere("no backend takes it: it is Gaudi's", "vllm/config/cache.py:240-242"),), _CACHE),
     Flag("fp8_ds_mla", "uint8", "own", "fp8_ds_mla", (
-        Row("sm_90 sm_10? sm_12?", E4, "vllm.fp8_ds_mla", "bytes by rows, scales inside; position is bfloat16",
+        Row("sm_90 sm_10? sm_12?", E4, "vllm.fp8_ds_mla", "bytes by rows, scales inside; the rotary part is bfloat16",
             source=f"{_SPARSE}; flashinfer_mla_sparse.py:168-193; csrc/cache_kernels.cu:529-635"),
         elsewhere("no backend of DeepSeek-V3.2 takes it here (V4 has rows of its own)", _SPARSE)), _CACHE),
     Flag("nvfp4_ds_mla", "uint8", "own", "nvfp4_ds_mla", (
         Row("sm_10?", E2, "vllm.nvfp4_ds_mla",
-            "bytes by rows, scales inside; position is float8_e4m3fn without a scale",
-            source=f"{_BACKENDS}/mla/flashmla_sparse.py:112-125,253-257"),
-        elsewhere("FLASHMLA_SPARSE takes it on sm_10x alone", f"{_BACKENDS}/mla/flashmla_sparse.py:253-257")),
+            "bytes by rows, scales inside; the rotary part is float8_e4m3fn without a scale",
+            source=f"{_BACKENDS}/mla/flashmla_sparse.py:111-122,250-254"),
+        elsewhere("FLASHMLA_SPARSE takes it on sm_10x alone", f"{_BACKENDS}/mla/flashmla_sparse.py:250-254")),
         _CACHE),
     *(_own(f"turboquant_{n}", f"turboquant_{n}", "*", f"{_BACKENDS}/turboquant_attn.py:133-153") for n in _TURBOQUANT),
     *(_own(f"octave_{n}", "", "gfx*", f"{_BACKENDS}/rocm_octave_attn.py:95-157") for n in _OCTAVE),

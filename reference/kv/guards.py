@@ -52,7 +52,7 @@ CONDITIONS: dict[str, Callable[[Facts], Any]] = {
     "the flag is fp8_e5m2": lambda f: f.flag == "fp8_e5m2",
     "the flag is fp8_e5m2, scales are given": lambda f: f.flag == "fp8_e5m2" and f.given,
     "the flag is fp8_e4m3": lambda f: f.flag == "fp8_e4m3",
-    "the flag is fp8": lambda f: f.flag == "fp8",
+    "the flag is fp8_e4m3, nothing is given": lambda f: f.flag == "fp8_e4m3" and not f.given,
     "k = 1 and v = 1, quantized, the flag has no e5m2": lambda f: (
         f.k == 1 and f.v == 1 and f.scale not in ("none", "token and head") and "e5m2" not in f.flag
     ),
@@ -133,8 +133,14 @@ _UNCALIBRATED = Warns(
 _NO_FILE = Warns(
     "no file", "the flag is fp8_e4m3", "loaded", "no file of scales was given: they are 1.0 (said whatever they are)"
 )
+_NOT_READ = Warns(
+    "file not read",
+    "the flag is fp8_e4m3, nothing is given",
+    "loaded",
+    "the file of scales could not be read: all of them are 1.0",
+)
 #: every line that an engine can log of this, by name
-WARNINGS = {w.name: w.says for w in (_UNITY, _Q_FROM_K, _UNCALIBRATED, _NO_FILE)}
+WARNINGS = {w.name: w.says for w in (_UNITY, _Q_FROM_K, _UNCALIBRATED, _NO_FILE, _NOT_READ)}
 
 _SGLANG_KV = Chain(
     ("k", "v"),
@@ -215,6 +221,11 @@ RULES: dict[tuple[str, str], Rules] = {
                 ("k", "v"),
                 (
                     Guard(
+                        "the flag is fp8_e4m3, nothing is given",
+                        _ONE,
+                        why="nothing came out of the file: the layer's scales stay None",
+                    ),
+                    Guard(
                         "the flag is fp8_e4m3",
                         ("k", "k"),
                         why="the file's number for both, not doubled on FNUZ; k_scale_float, which readers take, "
@@ -224,8 +235,9 @@ RULES: dict[tuple[str, str], Rules] = {
                 ),
             ),
         ),
+        warns=(_NOT_READ,),
         reads=("kv",),
-        source=f"{_SGLANG_LOAD}; sglang/srt/models/llama.py:510-528",
+        source=f"{_SGLANG_LOAD}; sglang/srt/models/llama.py:510-528; sglang/srt/model_loader/weight_utils.py:1935-1978",
     ),
 }
 #: who has rules

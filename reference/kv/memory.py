@@ -22,9 +22,10 @@ from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.kv.attended import softmax_scale
 from narrowgauge.reference.kv.call import HELD, heads_of, matrices_of, rows_of, sizes_of
-from narrowgauge.reference.kv.outputs import free_rows, paged_outputs, shared_slots, stored_rows
+from narrowgauge.reference.kv.outputs import paged_outputs
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.pages import Matrix, Sizes, element_of, image, matrices_in
+from narrowgauge.reference.kv.settling import free_rows, settled
 
 #: names in a call -> names of a kernel's parameters
 NAMES = {"slots": "slot_mapping", "table": "block_table", "lengths": "seq_lens", "positions": "positions"}
@@ -93,11 +94,6 @@ def in_memory(claim: Claim, x: Coded) -> InMemory:
     return InMemory(dict.fromkeys(outputs, claim.format), x.shape, (), (), numbers, (), far)
 
 
-def sent_formats(claim: Claim) -> dict[str, str]:
-    """Names and formats of what a kernel is given. Raises ``BadInput``: they depend on the call."""
-    raise BadInput(f"{claim}: calls on caches have no offline form yet")
-
-
 def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[str, Coded], tuple[str, ...]]:
     """What a kernel left or returned as matrices, and what is wrong with their form; those are left out."""
     paged = paged_behaviour(claim)
@@ -107,11 +103,17 @@ def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[
     wrong = []
     forms, sizes = _matrices(paged, x), sizes_of(given_with(x))
     for buffer in paged.cache.buffers:
+        if buffer.name not in got:
+            wrong.append(f"{buffer.name} was not returned")
+            continue
         try:
             matrices |= matrices_in(buffer, got[buffer.name], forms, sizes.block)
         except BadInput as error:
             wrong.append(f"{buffer.name}: {error}")
-    return (_settled(paged, x, matrices), ()) if not wrong else ({}, tuple(wrong))
+    if wrong:
+        return {}, tuple(wrong)
+    count = next(iter(matrices.values())).shape[0]
+    return settled(paged, x, matrices, paged_outputs(paged, x), free_rows(paged, x, count)), ()
 
 
 def _values(want: Expected, got: Mapping[str, Coded]) -> tuple[dict[str, Coded], tuple[str, ...]]:
@@ -122,30 +124,3 @@ def _values(want: Expected, got: Mapping[str, Coded]) -> tuple[dict[str, Coded],
         same = value.data.size == int(np.prod(shape)) and value.shape[:1] == shape[:1]
         found[name] = Coded(value.format, value.data.reshape(shape)) if same else value
     return found, ()
-
-
-def _settled(paged: Paged, x: Coded, found: dict[str, Coded]) -> dict[str, Coded]:
-    """With what nobody decides taken for right: the slot of padding, and which of the tokens of one slot is kept.
-
-    A part must be of one token, all of it.
-    """
-    count = next(iter(found.values())).shape[0]
-    free, shared = free_rows(paged, x, count), shared_slots(paged, x, count)
-    if not free.size and not shared:
-        return found
-    want, tokens = paged_outputs(paged, x), stored_rows(paged, x)
-    result = {name: Coded(value.format, value.data.copy()) for name, value in found.items()}
-    for value, right in ((result[name], want[name]) for name in result):
-        value.data[free] = right.low.data[free]
-    for part, _ in paged.parts:
-        names = [name for name in result if name == part or name.startswith(f"{part}_")]
-        for slot, of in shared.items():
-            if any(all(_is(tokens, result, name, token, slot) for name in names) for token in of):
-                for name in names:
-                    result[name].data[slot] = want[name].low.data[slot]
-    return result
-
-
-def _is(tokens: Expected, found: Mapping[str, Coded], name: str, token: int, slot: int) -> bool:
-    """Whether a slot holds what would be kept of a token."""
-    return np.array_equal(tokens[name].low.data[token], found[name].data[slot])

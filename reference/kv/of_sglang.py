@@ -13,20 +13,29 @@ _SHUFFLE = "SGLang 0.5.23, shuffle_5d_cache.py"
 _SINK, _SKIPS = "zero_written", "zero_skipped"
 #: what a table's pages are; a pool knows none
 BLOCKS = (16, 1, 32, 64, 128, 256)
+_PAGED = BLOCKS[:1] + BLOCKS[2:]
 _PLAIN = (flat(Field("k", FLAT)), flat(Field("v", FLAT)))
 _NIBBLES = (flat(NIBBLES), flat(NIBBLES))
 _MHA = (
     pair("sglang.copy", "", _PLAIN, _SINK, f"{_POOL}:2568-2580,2926-2990", BLOCKS),
-    pair("sglang.copy_hnd", "", codes(HND), _SINK, f"{_POOL}:2568-2580,2964-2983", BLOCKS[:1] + BLOCKS[2:]),
+    pair("sglang.copy_hnd", "", codes(HND), _SINK, f"{_POOL}:2568-2580,2964-2983", _PAGED),
     pair("sglang.copy_vectorized", "", (PACKED, INTERLEAVED), _SINK, f"{_SHUFFLE}:7-80", (16, 64)),
     *(
-        pair(f"sglang.fp8{end}", f"sglang.kv_fp8{end}", _PLAIN, _SINK, f"{_POOL}:2926-2990", BLOCKS)
-        for end in ("", "_number", "_commit", "_commit_number")
+        pair(f"sglang.fp8{end}", f"sglang.kv_fp8{end}", _PLAIN, _SINK, source, BLOCKS)
+        for of, source in (("", f"{_POOL}:2926-2990"), ("_commit", "SGLang 0.5.23, cache_move.py:59-142"))
+        for end in (of, f"{of}_number")
     ),
 )  # fmt: skip
 
 
-def _scaled(name: str, recipe: str, scale: tuple[Field, Field], source: str, element: str = "") -> Cache:
+def _scaled(
+    name: str,
+    recipe: str,
+    scale: tuple[Field, Field],
+    source: str,
+    element: str = "",
+    blocks: tuple[int, ...] = BLOCKS,
+) -> Cache:
     """4-bit codes, and a scale for each 16."""
     return Cache(
         name=f"sglang.{name}",
@@ -34,7 +43,7 @@ def _scaled(name: str, recipe: str, scale: tuple[Field, Field], source: str, ele
         buffers=(*beside("{}_cache", _NIBBLES), *beside("{}_scale_cache", scale, element)),
         slots=_SINK,
         source=source,
-        blocks=BLOCKS,
+        blocks=blocks,
     )
 
 
@@ -51,6 +60,7 @@ _FP4 = (
         "sglang.nvfp4_kv_sm90",
         (Field("k_scale", HND), SWIZZLED),
         "SGLang 0.5.23, nvfp4_kv_cache.py:30-120 (SM100)",
+        blocks=_PAGED,
     ),
 )
 #: a page's scales: for each slot modulo 32 those of its quarters of the page

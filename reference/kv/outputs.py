@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Attend, KvWrite
 from narrowgauge.reference.behaviour import Behaviour
-from narrowgauge.reference.interval import Expected, Interval, tensor_outputs
+from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.kv.attended import attended
 from narrowgauge.reference.kv.call import (
     HELD,
@@ -23,6 +21,7 @@ from narrowgauge.reference.kv.call import (
     slots_of,
     turned_back,
 )
+from narrowgauge.reference.kv.known import known_outputs
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.pages import Sizes, storable
 from narrowgauge.reference.kv.slots import is_padding
@@ -32,16 +31,22 @@ def paged_outputs(paged: Paged, x: Coded | Interval) -> Expected:
     """The outputs that a behaviour may give, right or wrong. Raises ``BadInput`` for a call that is none."""
     if not isinstance(x, Coded):
         raise BadInput("a call on a cache is known exactly; an interval of inputs came")
-    taken = Input(x.format, x.data, given_with(x))
-    for change in paged.received:
-        taken = change(taken)
+    taken = received(paged, x)
     if isinstance(paged.contract, KvWrite):
         outputs = written(paged, taken)
     else:
         outputs = attended(paged, taken, gathered) if isinstance(paged.contract, Attend) else read(paged, taken)
     for finish in paged.after:
-        outputs = finish(outputs)
+        outputs = finish(outputs, x)
     return outputs
+
+
+def received(paged: Paged, x: Coded) -> Input:
+    """The call as a behaviour takes it."""
+    taken = Input(x.format, x.data, given_with(x))
+    for change in paged.received:
+        taken = change(taken)
+    return taken
 
 
 def stored_rows(paged: Paged, x: Coded) -> Expected:
@@ -49,7 +54,7 @@ def stored_rows(paged: Paged, x: Coded) -> Expected:
     found = {}
     for name, rows in rows_of(paged, x).items():
         behaviour, of_part = part_input(paged, name, rows, given_with(x))
-        for other, value in tensor_outputs(behaviour, of_part).items():
+        for other, value in known_outputs(behaviour, of_part).items():
             named = name if other == "codes" else f"{name}_{other}"
             found[named] = _kept(paged, named, value)
     return found
@@ -105,20 +110,6 @@ def _values(paged: Paged, name: str, behaviour: Behaviour, of_part: Input, sizes
     """A part's values; what a writer did first is turned back in float32, where readers do that."""
     part = paged.cache.part(name)
     if not is_undone(part):
-        return tensor_outputs(behaviour, of_part)["codes"]
+        return known_outputs(behaviour, of_part)["codes"]
     back = turned_back(part, behaviour, of_part, sizes)
     return Interval.exactly(behaviour.finished({"codes": behaviour.last_cast(back)})["codes"])
-
-
-def free_rows(paged: Paged, x: Coded, count: int) -> Numbers:
-    """Slots of which nobody may ask what stands there after a write: where padding is written."""
-    padding = is_padding(paged.slots, slots_of(paged, x, count))
-    return np.zeros(1, np.int32) if paged.slots.written and padding.any() else np.zeros(0, np.int32)
-
-
-def shared_slots(paged: Paged, x: Coded, count: int) -> Mapping[int, Numbers]:
-    """Slots that several tokens are written to, and those tokens in their order."""
-    slots = slots_of(paged, x, count)
-    real = np.flatnonzero(~is_padding(paged.slots, slots))
-    numbers, counts = np.unique(slots[real], return_counts=True)
-    return {int(n): real[slots[real] == n].astype(np.int32) for n in numbers[counts > 1]}

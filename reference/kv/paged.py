@@ -11,17 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from narrowgauge.contracts.cache import Cache, Slots
-from narrowgauge.contracts.coded import Input
+from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.operations import OfCache
 
 if TYPE_CHECKING:
     from narrowgauge.reference.behaviour import Behaviour
-    from narrowgauge.reference.kv.attention import Attention
+    from narrowgauge.reference.kv.rule import Attention
 
 #: what a call is given -> what a fault takes it for
 Taken = Callable[[Input], Input]
-#: outputs -> others
-Change = Callable[[dict[str, Any]], dict[str, Any]]
+#: outputs, and the call as it came -> other outputs
+Change = Callable[[dict[str, Any], Coded], dict[str, Any]]
+#: the rule by which tokens are attended to, and the call -> another rule
+Ruled = Callable[["Attention", Coded], "Attention"]
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,9 @@ class Paged:
     slots: Slots
     received: tuple[Taken, ...] = ()  #: each changes what comes in
     after: tuple[Change, ...] = ()  #: each changes the outputs
-    attention: tuple[
-        Callable[[Attention], Attention], ...
-    ] = ()  #: each changes the rule by which tokens are attended to
+    attention: tuple[Ruled, ...] = ()  #: each changes the rule by which tokens are attended to
+    values_by: tuple[tuple[str, Behaviour], ...] = ()  #: of attention: how values are read, where keys are otherwise
+    sized: bool = False  #: the parts' blocks are those of one call, and not of the catalogue
 
     @property
     def by_rows(self) -> bool:

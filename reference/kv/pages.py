@@ -165,9 +165,11 @@ def _units(memory: npt.NDArray[np.generic], buffer: Buffer, matrix: Matrix, bloc
 
 
 def matrices_in(buffer: Buffer, found: Coded, matrices: Mapping[str, Matrix], block: int) -> dict[str, Coded]:
-    """The inverse of ``image``. Raises ``BadInput`` for a buffer of another shape or storage."""
+    """The inverse of ``image``. Raises ``BadInput`` for a buffer of another format, shape or storage."""
     shape, element = shape_of(buffer, matrices, block), element_of(buffer, matrices)
     storage = format_named(element).storage
+    if found.format != element:
+        raise BadInput(f"it is {found.format}; expected {element}")
     if found.shape != shape or found.data.dtype != storage:
         raise BadInput(f"{found.data.dtype} {list(found.shape)}; expected {storage} {list(shape)}")
     first = matrices[buffer.fields[0].of]

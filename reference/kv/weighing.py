@@ -31,7 +31,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.kv.arithmetic import (
     DIVISION,
     EXP,
@@ -46,7 +45,9 @@ from narrowgauge.reference.kv.arithmetic import (
     U,
     in_format,
     power_of_two,
+    rounding_to,
 )
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.scores import Scores
 
 #: below e^this a weight is none: it rounds to 0, or to less than 2^-126
@@ -71,50 +72,46 @@ class Weights:
 
 
 def weights_of(scores: Scores, tile: int) -> Weights:
-    """Softmax of the scores. ``tile``: a key's way has at most one rescaling for so many keys."""
+    """Softmax of the scores. ``tile``: a key's way has at most one rescaling for so many keys, merges apart."""
     top = scores.value.max(axis=-1, keepdims=True)
     below = scores.value - top
-    error = _logarithms(scores, below, tile)
+    rivals = _rivals(scores)
+    error = _logarithms(scores, below, np.minimum(rivals, -(-below.shape[-1] // tile) + 1))
     total = np.exp(below).sum(axis=-1, keepdims=True)
     gone = below + error < _GONE
-    one = np.where(_surely_largest(scores), _REFERENCE * np.abs(top), np.inf)
+    one = np.where(rivals == 0, _REFERENCE * np.abs(top) + EXP * (top != 0), np.inf)
     return Weights(below - np.log(total), np.where(gone, 0.0, error), total, one, gone)
 
 
-def _logarithms(scores: Scores, below: F64, tile: int) -> F64:
+def _rivals(scores: Scores) -> F64:
+    """Per key how many others may have a larger computed score.
+
+    With none, a key is its tile's maximum: its weight there is exp(0) = 1, or, of a fused product, a power of one
+    rounding of the maximum (``Weights.one``).
+    """
+    shape = scores.value.shape
+    high = np.sort(scores.value + scores.error, axis=-1).reshape(-1, shape[-1])
+    low = (scores.value - scores.error).reshape(-1, shape[-1])
+    above = [shape[-1] - np.searchsorted(h, own, side="right") for h, own in zip(high, low, strict=True)]
+    return np.stack(above).reshape(shape) - (scores.error > 0)
+
+
+def _logarithms(scores: Scores, below: F64, rescalings: F64) -> F64:
     """D: by how much the logarithm of a computed weight may be off.
 
     The score's own error. Subtracting maxima (u) and turning to base 2 (TO_BASE_2): maxima only rise, so the
-    differences on a key's way sum to its distance from the last, |x|, however many there are. EXP for its own
-    exponential, for each rescaling (of a maximum that did not change it is exp(0) = 1) and for a merge. Where a
-    kernel folds the scale into a fused product, dot · c - fl(m · c), u of the maximum, once, since later maxima are
-    subtracted before they are scaled. For lse: LOG and the change of base of log L ≤ log S, u of the sum m + log L,
-    and differences of lse that exceed those of maxima by log S.
+    differences on a key's way sum to its distance from the last, |x|, however many there are. EXP for each exponential
+    on it: its own and those of rescalings have as many larger maxima, each another rival's (of a maximum that did not
+    change it is exp(0) = 1); one more for a merge of means, one for the rounding of a fused product. Where a kernel
+    folds the scale into that, dot · c - fl(m · c), u of the maximum, once, since later maxima are subtracted before
+    they are scaled. For lse: LOG and the change of base of log L ≤ log S, u of the sum m + log L, and differences of
+    lse that exceed those of maxima by log S.
     """
-    count = below.shape[-1]
     reach = scores.error.max(axis=-1, keepdims=True)
     largest = np.abs(scores.value).max(axis=-1, keepdims=True) + reach
-    exponentials = np.where(scores.level[..., None], 1, -(-count // tile) + 1)
-    spread = np.where(scores.level[..., None], 0.0, np.abs(below) + 2 * reach)
-    lse = (LOG + 2 * TO_BASE_2 + 2 * U) * np.log(count) + LOG_ABSOLUTE
-    return np.asarray(
-        (scores.error + (U + TO_BASE_2) * spread + EXP * exponentials + _REFERENCE * largest + lse) * MORE
-    )
-
-
-def _surely_largest(scores: Scores) -> Mask:
-    """Keys that no other can exceed: in their own tile they are the maximum, or equal to it.
-
-    Their weight there is exp(0) = 1, or, of a fused product, the power of one rounding of the maximum (``one``).
-    """
-    high = scores.value + scores.error
-    first = high.argmax(axis=-1, keepdims=True)
-    others = high.copy()
-    np.put_along_axis(others, first, -np.inf, axis=-1)
-    limit = np.where(
-        np.arange(high.shape[-1]) == first, others.max(axis=-1, keepdims=True), high.max(-1, keepdims=True)
-    )
-    return np.asarray(scores.value - scores.error >= limit)
+    steps = (U + TO_BASE_2) * (np.abs(below) + 2 * reach) + EXP * (rescalings + 2)
+    lse = (LOG + 2 * TO_BASE_2 + 2 * U) * np.log(below.shape[-1]) + LOG_ABSOLUTE
+    return np.asarray((scores.error + steps + _REFERENCE * largest + lse) * MORE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,15 +126,7 @@ class Values:
         return self.codes * self.scale
 
 
-@dataclass(frozen=True)
-class Narrowing:
-    """The format that weights are rounded to before they meet values, and what they are multiplied by for that."""
-
-    format: str = "float32"
-    scale: float = 1.0
-
-
-def weighed(weights: Weights, values: Values, to: Narrowing, sums: str, tile: int) -> tuple[F64, F64]:
+def weighed(weights: Weights, values: Values, rule: Attention) -> tuple[F64, F64]:
     """Least and greatest N / L [kv heads, queries, columns], before it is rounded to the output's format."""
     v, exact = values.exact, weights.exact
     count, size = v.shape[-2], np.abs(v)
@@ -147,8 +136,8 @@ def weighed(weights: Weights, values: Values, to: Narrowing, sums: str, tile: in
     largest = size.max(axis=-2)[:, None]
 
     low, high = _means(exact, reach, v, np.where(coarse, 0.0, least))
-    numerator, denominator = _sums(count, sums, tile)
-    rounding, lost = _narrowed(weights, values.scale, to)
+    numerator, denominator = _sums(count, rule)
+    rounding, lost = _narrowed(weights, values.scale, rule)
     of_term = numerator + rounding * (1 + numerator)
     added = np.where(
         coarse, of_term.max(axis=-1, keepdims=True) * largest, (exact * np.exp(reach) * of_term) @ size / least
@@ -165,13 +154,13 @@ def weighed(weights: Weights, values: Values, to: Narrowing, sums: str, tile: in
     return low - reach, high + reach
 
 
-def _sums(count: int, sums: str, tile: int) -> tuple[float, float]:
+def _sums(count: int, rule: Attention) -> tuple[float, float]:
     """Errors of N, relative to Σ ŵ|v|, and of L.
 
     N: count - 1 additions, or none; rescalings, a merge, a product, two scalings, a split's mean (its division and
     the product with its weight). L: the same additions in float32, the rescalings and the merge.
     """
-    add, rescalings = SUMS[sums].add * (count > 1), -(-count // tile) + 1
+    add, rescalings = SUMS[rule.sums].add * (count > 1), -(-count // rule.tile) + 1
     return (
         float(np.expm1((count + 2) * add + (rescalings + 4) * U + DIVISION)),
         float(np.expm1((count + 2) * min(add, 2 * U) + rescalings * U) + 4 * TINY * count),
@@ -193,34 +182,33 @@ def _means(exact: F64, error: F64, values: F64, least: F64) -> tuple[F64, F64]:
     )
 
 
-def _narrowed(weights: Weights, value_scale: F64, to: Narrowing) -> tuple[F64, float]:
+def _narrowed(weights: Weights, value_scale: F64, rule: Attention) -> tuple[F64, float]:
     """Per key the relative rounding error of its weight in the narrower format, and what underflow loses at most.
 
     A weight that is 1 but for less than a quarter of a rounding error rounds to 1: what the rounding takes back is
     that error. With a scale of v multiplied in first, that holds for powers of two.
     """
-    if to.format == "float32":
-        return np.zeros_like(weights.natural), 0.0
-    fmt = format_named(to.format)
-    unit = 2.0 ** -(fmt.mantissa + 1)
-    one = (weights.one < unit / 4) & power_of_two(value_scale).swapaxes(-1, -2)
-    return np.where(one, weights.one, unit), 2.0 ** (-fmt.bias - fmt.mantissa) / to.scale
+    rounding = rounding_to(rule.weights)
+    one = (weights.one < rounding.unit / 4) & power_of_two(value_scale).swapaxes(-1, -2)
+    return np.where(one, weights.one, rounding.unit), rounding.lost / rule.weights_scale
 
 
-def weighed_as_shares(weights: Weights, values: Values, to: Narrowing, sums: str, tile: int) -> tuple[F64, F64]:
+def weighed_as_shares(weights: Weights, values: Values, rule: Attention) -> tuple[F64, F64]:
     """The same for a kernel that divides first: shares ŵ_i / L are rounded, then summed with values.
 
     A share is p e^±(D_i + D) with D of the sum, off by the sum's and the division's errors: what it rounds to is known
     but near a tie, whatever the order. No splits, and the scale of v at v or at the end.
     """
     v = values.exact
-    numerator, denominator = _sums(v.shape[-2], sums, tile)
+    numerator, denominator = _sums(v.shape[-2], rule)
     mean = np.log((weights.exact * np.exp(np.minimum(weights.error, 1))).sum(axis=-1, keepdims=True))
     mean = np.where((weights.error > 1).any(axis=-1, keepdims=True), 1e3, mean)  # from nothing to 1
     reach = (weights.error + mean + 2 * denominator + DIVISION) * MORE
     low = np.where(weights.gone, 0.0, np.exp(weights.natural - reach) - TINY)
     high = np.exp(np.minimum(weights.natural + reach, 8 * U)) + TINY
-    low, high = (in_format(end * to.scale, to.format) / to.scale for end in (np.maximum(low, 0), high))
+    low, high = (
+        in_format(end * rule.weights_scale, rule.weights) / rule.weights_scale for end in (np.maximum(low, 0), high)
+    )
     up, down, size = np.maximum(v, 0), np.maximum(-v, 0), np.abs(v)
     error = (
         numerator * MORE * (high @ size) + TINY * 4 * v.shape[-2] * np.maximum(1, values.scale.max(axis=-2))[:, None]

@@ -6,8 +6,8 @@ from narrowgauge.contracts.recipe import TENSOR, Blocks, Destination, Recipe
 
 _EIGHT_BITS = (
     Destination("float8_e4m3fn", 448.0, "ocp_saturate"),
-    Destination("float8_e5m2", 57344.0, "ocp_saturate"),
     Destination("float8_e4m3fnuz", 240.0, "fnuz_saturate"),
+    Destination("float8_e5m2", 57344.0, "ocp_saturate"),
     Destination("float8_e5m2fnuz", 57344.0, "fnuz_saturate"),
 )
 RECIPES = tuple(

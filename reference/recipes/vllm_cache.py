@@ -115,8 +115,8 @@ RECIPES = (
         ),
         element=("x", ("mul", "encode")),
         scale_format="float8_e4m3fn",
-        scale_cast="ptx_satfinite",
-        source=f"{VLLM}, nvfp4_ds_mla_cache_kernels.cu:112-124,161",
+        scale_cast="e4m3_ceil",
+        source=f"{VLLM}, nvfp4_ds_mla_cache_kernels.cu:112-131,161 (the scale upward)",
     ),
     _nvfp4("", ("bound", "recip_approx"), f"{_NVFP4}:216"),
     # the other candidate of "4 over 6": the largest element becomes 4

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from narrowgauge.suites.common import generate, test_cell
+from narrowgauge.suites.common import test_cell
+from narrowgauge.suites.kv.cells import generate_kv, test_cell_scale_response
 
-__all__ = ["test_cell"]
+__all__ = ["test_cell", "test_cell_scale_response"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    generate(metafunc, "kv_write")
+    generate_kv(metafunc, "kv_write")

@@ -19,7 +19,7 @@ LOG2E = np.float32(np.log2(np.e))
 ONE, TWO = np.float32(1), np.float32(2)
 
 
-def f32(value: F64 | F32 | float) -> F32:
+def f32(value: npt.ArrayLike) -> F32:
     return np.asarray(value, np.float32)
 
 
@@ -47,7 +47,8 @@ def by_lanes(terms: F64) -> F32:
     """Each of 8 lanes its own in turn, then those in pairs."""
     short = np.zeros((*terms.shape[:-1], -(-terms.shape[-1] // 8) * 8), np.float32)
     short[..., : terms.shape[-1]] = terms
-    return in_pairs(np.cumsum(short.reshape(*terms.shape[:-1], -1, 8), axis=-2, dtype=np.float32)[..., -1, :])
+    lanes = np.cumsum(short.reshape(*terms.shape[:-1], -1, 8), axis=-2, dtype=np.float32)[..., -1, :]
+    return in_pairs(lanes.astype(np.float64))
 
 
 def fused(terms: F64) -> F32:
@@ -59,13 +60,23 @@ def fused(terms: F64) -> F32:
 
 
 def truncated(terms: F64) -> F32:
-    """A tensor core of 8 products: all cut to a common exponent, 24 bits below the largest, and the sum to 24 bits."""
+    """A tensor core of 8 products, 24 bits below the largest, 24 bits written."""
+    return _cut(terms, 8, 24, 24)
+
+
+def of_fp8(terms: F64) -> F32:
+    """Hopper's of 32 products of fp8, 13 bits below the largest, 14 bits written."""
+    return _cut(terms, 32, 13, 14)
+
+
+def _cut(terms: F64, together: int, below: int, bits: int) -> F32:
+    """All terms of a step, and what is there, cut to a common exponent; the sum cut to so many bits."""
     total = np.zeros(terms.shape[:-1])
-    for start in range(0, terms.shape[-1], 8):
-        chunk = np.concatenate([terms[..., start : start + 8], total[..., None]], axis=-1)
-        unit = np.ldexp(1.0, np.frexp(np.abs(chunk).max(axis=-1))[1] - 1 - 24)
+    for start in range(0, terms.shape[-1], together):
+        chunk = np.concatenate([terms[..., start : start + together], total[..., None]], axis=-1)
+        unit = np.ldexp(1.0, np.frexp(np.abs(chunk).max(axis=-1))[1] - 1 - below)
         total = (np.trunc(chunk / unit[..., None]) * unit[..., None]).sum(axis=-1)
-        last = np.ldexp(1.0, np.frexp(total)[1] - 24)
+        last = np.ldexp(1.0, np.frexp(total)[1] - bits)
         total = np.trunc(total / last) * last
     return f32(total)
 
@@ -74,7 +85,7 @@ def truncated(terms: F64) -> F32:
 
 
 def moved(value: F64, ulps: int) -> F32:
-    """The float32 at so many ulps from the nearest one, away from zero or toward it. 0, 1 and infinity are exact."""
+    """The float32 at so many ulps from the nearest one, up or down to zero. 0, 1 and infinity are exact."""
     found = f32(value)
     for _ in range(abs(ulps)):
         found = np.nextafter(found, np.float32(np.inf if ulps > 0 else 0))
@@ -85,16 +96,27 @@ def flushed(value: F32) -> F32:
     return np.where(np.abs(value) < np.float32(2.0**-126), np.float32(0), value)
 
 
-def bfloat16(value: F32) -> F32:
+def bfloat16(value: npt.ArrayLike) -> F32:
     bits = f32(value).view(np.uint32)
     return np.asarray((bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).astype(np.uint32).view(np.float32))
 
 
 def float16(value: F32) -> F32:
-    return f32(value.astype(np.float16))
+    return np.asarray(value.astype(np.float16).astype(np.float32))
 
 
-NARROW: dict[str, Callable[[F32], F32]] = {"float32": f32, "bfloat16": bfloat16, "float16": float16}
+def e4m3(value: F32) -> F32:
+    """Of numbers up to 448."""
+    exponent = np.maximum(np.frexp(value)[1] - 1, -6)
+    return f32(np.ldexp(np.round(np.ldexp(value.astype(np.float64), 3 - exponent)), exponent - 3))
+
+
+NARROW: dict[str, Callable[[F32], F32]] = {
+    "float32": f32,
+    "bfloat16": bfloat16,
+    "float16": float16,
+    "float8_e4m3fn": e4m3,
+}
 
 
 @dataclass(frozen=True)
@@ -124,15 +146,15 @@ class Numbers:
     scale: float
     soft_cap: float = 0.0
     weights: str = "float32"
+    products: str = "float32"
     key_scale: float | F64 = 1.0  #: one, or one for each key
     value_scale: float | F64 = 1.0
+    weights_scale: float = 1.0
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Maximum, sum of weights, weighted values of some keys."""
-
-    top: F32
+    top: F32  #: maximum of some keys
     total: F32
     values: F32
 
@@ -148,14 +170,12 @@ class Kernel:
     def __call__(self, query: F64, keys: F64, values: F64) -> F32:
         with np.errstate(all="ignore"):
             scores = self._scores(query, keys)
-            v = f32(values)
+            v, own = f32(values), np.broadcast_to(f32(self.numbers.value_scale), len(values))
             if self.plan.values_scaled == "values":
-                v = v * f32(self.numbers.value_scale)
-            if self.plan.turned:
-                scores, v = scores[:, ::-1], v[::-1]
-            parts = [
-                self._part(scores[:, i], v[i]) for i in np.array_split(np.arange(len(v)), self.plan.splits) if len(i)
-            ]
+                v = v * own[:, None]
+            order = np.arange(len(v))[:: -1 if self.plan.turned else 1]
+            chunks = [i for i in np.array_split(order, self.plan.splits) if len(i)]
+            parts = [self._part(scores[:, i], v[i], own[i]) for i in chunks]
             found = self._merged(parts)
             if self.plan.values_scaled == "end":
                 found = found * f32(self.numbers.value_scale)
@@ -164,13 +184,19 @@ class Kernel:
     def _own(self, value: F32) -> F32:
         return flushed(value) if self.plan.flush else value
 
+    def _vanishing(self, products: F64) -> F64:
+        return np.where(np.abs(products) < 2.0**-126, 0.0, products) if self.plan.flush else products
+
     def _scores(self, query: F64, keys: F64) -> F32:
         q, k = f32(query), f32(keys)
         if self.plan.scaled == "keys":
-            k = k * f32(self.numbers.key_scale)
+            k = k * f32(self.numbers.key_scale)[..., None]
         if self.plan.scaled == "query":
             q = q * (self.factor if self.plan.power == "folded" else self.scale)
-        dot = self.plan.add(q.astype(np.float64)[:, None, :] * k.astype(np.float64)[None])
+        products = q.astype(np.float64)[:, None, :] * k.astype(np.float64)[None]
+        if self.numbers.products != "float32":
+            products = NARROW[self.numbers.products](f32(products)).astype(np.float64)
+        dot = self.plan.add(self._vanishing(products))
         if self.plan.power == "fused" or self.plan.scaled == "query":
             return dot
         score = dot * (self.factor if self.plan.power == "folded" else self.scale)
@@ -197,7 +223,7 @@ class Kernel:
     def _exp2(self, x: F32) -> F32:
         return self._own(moved(np.exp2(x.astype(np.float64)), self.plan.ulps))
 
-    def _divide(self, a: F32, b: F32) -> F32:
+    def _divide(self, a: F32 | np.float32, b: F32 | np.float32) -> F32:
         return moved(np.asarray(f32(a).astype(np.float64) / b), self.plan.divided)
 
     def _weight(self, score: F32, top: F32) -> F32:
@@ -212,27 +238,25 @@ class Kernel:
             return self._exp2((old - new) * self.factor)
         return self._exp2(old - new) if self.plan.power == "folded" else self._exp(old - new)
 
-    def _part(self, scores: F32, values: F32) -> _Part:
+    def _part(self, scores: F32, values: F32, scale: F32) -> _Part:
         tile = self.plan.tile or scores.shape[1]
-        part = _Part(
-            f32(np.full(len(scores), -np.inf)),
-            f32(np.zeros(len(scores))),
-            f32(np.zeros((len(scores), values.shape[1]))),
-        )
+        heads = len(scores)
+        part = _Part(f32([-np.inf] * heads), f32([0] * heads), f32(np.zeros((heads, values.shape[1]))))
         for start in range(0, scores.shape[1], tile):
             here, v = scores[:, start : start + tile], values[start : start + tile]
             top = np.maximum(part.top, here.max(axis=1))
             factor = self._factor(part.top, top)
             weight = self._weight(here, top[:, None])
-            total = self._own(part.total * factor) + self.plan.add(weight.astype(np.float64))
+            add = in_turn if self.plan.add is of_fp8 else self.plan.add  # weights themselves are no fp8
+            total = self._own(part.total * factor) + add(weight.astype(np.float64))
             met = self._divide(weight, total[:, None]) if self.plan.shares else weight
             if self.plan.values_scaled == "weights":
-                met = met * f32(self.numbers.value_scale)
-            met = NARROW[self.numbers.weights](met)
+                met = met * scale[start : start + tile]
+            up = f32(self.numbers.weights_scale)
+            met = NARROW[self.numbers.weights](met * up) / up
             products = met.astype(np.float64)[:, None, :] * v.T.astype(np.float64)[None]
-            if self.plan.flush:
-                products = np.where(np.abs(products) < 2.0**-126, 0.0, products)
-            part = _Part(top, total, self._own(part.values * factor[:, None]) + self.plan.add(products))
+            added = self.plan.add(self._vanishing(products))
+            part = _Part(top, total, self._own(part.values * factor[:, None]) + added)
         return part
 
     def _merged(self, parts: list[_Part]) -> F32:
@@ -260,38 +284,8 @@ class Kernel:
         return self._divide(self.plan.add(np.stack(scaled, axis=-1).astype(np.float64)), total[:, None])
 
     def _logarithm(self, part: _Part) -> F32:
-        if self.plan.power == "natural" or self.plan.power == "to_base_2":
+        if self.plan.power in ("natural", "to_base_2"):
             return part.top + f32(np.log(part.total.astype(np.float64)))
-        top = part.top * self.factor if self.plan.power == "fused" else part.top
-        return top + f32(np.log2(part.total.astype(np.float64)))
-
-
-PLANS = (
-    Plan("at once"),
-    Plan("at once, a tree", add=in_pairs, ulps=3, divided=2),
-    Plan("at once, folded", power="folded", add=backwards, ulps=-3, divided=-2),
-    Plan("key by key", tile=1, ulps=3),
-    Plan("key by key, fused", tile=1, power="fused", add=fused, ulps=-3),
-    Plan("backwards, key by key", tile=1, turned=True, power="to_base_2", ulps=3, divided=-2),
-    Plan("tiles of 16, tensor core", tile=16, add=truncated, power="to_base_2", ulps=-3),
-    Plan("tiles of 32, tensor core", tile=32, add=truncated, power="fused", ulps=3, turned=True),
-    Plan("tiles of 64, lanes", tile=64, add=by_lanes, scaled="query"),
-    Plan("tiles of 16, query folded", tile=16, scaled="query", power="folded", values_scaled="values", divided=2),
-    Plan("3 splits by maxima", splits=3, tile=16, add=in_pairs, values_scaled="weights", ulps=3, flush=True),
-    Plan("3 splits by means", splits=3, tile=16, merge="means", power="to_base_2", ulps=-3, divided=2),
-    Plan("8 splits by means, fused", splits=8, tile=1, merge="means", power="fused", add=truncated, ulps=3, divided=2),
-    Plan("8 splits by means, folded", splits=8, merge="means", power="folded", add=backwards, ulps=-3, flush=True),
-    Plan("64 splits by maxima", splits=64, scaled="keys", values_scaled="values", add=fused, ulps=3, flush=True),
-)
-#: for a soft cap: not with the scale folded into anything
-CAPPED = tuple(
-    Plan(f"soft cap by {tanh}, {ulps}", tanh=tanh, power=power, tile=16, ulps=ulps, divided=np.sign(ulps) * 2)
-    for tanh in ("function", "power", "sigmoid")
-    for power in ("natural", "to_base_2")
-    for ulps in (-3, 0, 3)
-)
-SHARES = (
-    Plan("shares", shares=True, ulps=3, divided=2),
-    Plan("shares, a tree", shares=True, add=in_pairs, power="to_base_2", ulps=-3, divided=-2),
-    Plan("shares, folded", shares=True, add=truncated, power="folded", divided=-2),
-)
+        return (part.top * self.factor if self.plan.power == "fused" else part.top) + f32(
+            np.log2(part.total.astype(np.float64))
+        )

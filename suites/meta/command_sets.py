@@ -19,6 +19,7 @@ SUBCOMMANDS = (
     "cast",
     "diff",
     "sqnr",
+    "kv",
     "lint",
     "explain",
     "golden",

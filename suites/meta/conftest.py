@@ -13,6 +13,7 @@ from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
 from narrowgauge.golden.manifest import VECTORS
+from narrowgauge.suites.meta.kv_stats_sets import kv_file_at
 from narrowgauge.suites.offline import write_inputs
 
 MUTANTS = Path(__file__).absolute().parent / "mutant_kernels"
@@ -46,6 +47,12 @@ def asked(tmp_path: Path) -> Path:
     path = tmp_path / "in.safetensors"
     write_inputs(Claim.parse("cast/ocp_saturate/bfloat16/float8_e4m3fn"), "smoke", path)
     return path
+
+
+@pytest.fixture(scope="session")
+def kv_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of magnitudes of keys and values; nobody changes it."""
+    return kv_file_at(tmp_path_factory.mktemp("kv") / "kv.safetensors")
 
 
 @pytest.fixture

@@ -59,6 +59,7 @@ MEANT: dict[str, dict[str, Policy]] = {
     "e8m0_rceil": {E8M0: _unsigned("up")},
     "e8m0_even": {E8M0: _unsigned("nearest_even")},
     "e8m0_nearest": {E8M0: _unsigned("nearest_away")},
+    "e4m3_ceil": {"float8_e4m3fn": PLAIN | {"rounding": "up"}},
     "ptx_tf32_rna": {"tfloat32": SPECIAL | {"rounding": "nearest_away"}},
     "ptx_tf32_rn": {"tfloat32": SPECIAL},
     "tf32_truncated": {"tfloat32": SPECIAL | {"rounding": "toward_zero"}},

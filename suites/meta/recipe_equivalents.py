@@ -61,6 +61,13 @@ EQUIVALENT: Mapping[str, tuple[tuple[str, str], ...]] = {
             r"scale \[2\]: \('mul', (.*)\) becomes \('mul', (0\.0039[1-9].*|3\.05[4-9].*|\d\.(250|062[56]|000)\d+)\)",
         ),
     ),
+    "any number above 0 is stored as 2^-9 at least, by rounding upward": (
+        (
+            r"vllm\.nvfp4_ds_mla",
+            r"scale \[\d\]: \('at_least', 0.001953125\) (before \('div', 'bound'\)|becomes \('at_least', 0.000976.*)",
+        ),
+        (r"vllm\.nvfp4_ds_mla", r"encode \[1\]: recip becomes recip_or_zero"),
+    ),
     "the reciprocal of a number that is neither zero nor so small or large that it would not be normal": (
         (
             r"vllm\.fp8_group.*|sglang\.fp8_(block|group_triton_row_major)|vllm\.fp8_(block|native_t).*|vllm\.int8_group",

@@ -62,7 +62,7 @@ CLIPPING = (
         "sglang.mxfp4_rne", "compressed_tensors.mxfp4", "compressed_tensors.mxfp6",
     }
     | {  # to the nearest number of E4M3: up to 6.4 of 6
-        "nvidia.nvfp4_divisor", "nvidia.nvfp4_multiplier", "vllm.nvfp4_ds_mla", "torchao.nvfp4",
+        "nvidia.nvfp4_divisor", "nvidia.nvfp4_multiplier", "torchao.nvfp4",
         "torchao.nvfp4_two_levels", "compressed_tensors.nvfp4", "modelopt.nvfp4", "transformer_engine.nvfp4",
     }
 )  # fmt: skip

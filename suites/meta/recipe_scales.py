@@ -182,7 +182,8 @@ def _stored(scale: Bounded, recipe: Recipe) -> Bounded:
     if recipe.scale_format == "float32":
         return scale
     fmt, part = format_named(recipe.scale_format), ROUNDING[recipe.scale_format]
-    found = scale.widened(1 - part, 1 + part, is_power=False).starting(2.0 ** (1 - fmt.bias))
+    ends = (1.0, 1 + 2 * part) if recipe.scale_cast == "e4m3_ceil" else (1 - part, 1 + part)
+    found = scale.widened(*ends, is_power=False).starting(2.0 ** (1 - fmt.bias))
     largest = {"float8_e4m3fn": 448.0, "float16": 65504.0, "bfloat16": 2.0**127}[recipe.scale_format]
     return _at_most(found, number(largest))
 

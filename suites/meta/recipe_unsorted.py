@@ -22,7 +22,7 @@ UNSORTED: dict[str, int] = {
     "vllm.fp8_ds_mla": 2,
     "vllm.fp8_indexer": 1,
     "vllm.fp8_indexer_ue8m0": 2,
-    "vllm.nvfp4_ds_mla": 4,
+    "vllm.nvfp4_ds_mla": 2,
     "vllm.nvfp4_kv": 6,
     "vllm.nvfp4_kv_over4": 6,
     "sglang.fp8_group_ue8m0_bfloat16": 20,

@@ -101,6 +101,8 @@ _TABLE: tuple[tuple[Shape, str], ...] = (
     (Shape(0, 0, ("int8",), _S), "aiter.int8_triton_static"),
     (Shape(0, 0, _CUDA, _S), "vllm.kv_fp8_tensor"),
     (Shape(0, 128, _CUDA, _S), "vllm.kv_fp8_head"),
+    (Shape(0, 0, (*_BOTH, "float8_e5m2", "float8_e5m2fnuz"), _S, bound=240), "plain.kv_fp8_tensor"),
+    (Shape(0, 128, (*_BOTH, "float8_e5m2", "float8_e5m2fnuz"), _S, bound=240), "plain.kv_fp8_head"),
     (Shape(0, 0, _BOTH, _S, bound=240), "vllm.kv_fp8_tensor_rocm vllm.kv_fp8_tensor_triton"),
     (Shape(0, 128, _BOTH, _S, bound=240), "vllm.kv_fp8_head_rocm"),
     (Shape(0, 0, _BOTH, _S, bound=240, sources=_HALVES[1:]), "vllm.kv_fp8_tensor_rocm_float16"),

@@ -122,8 +122,11 @@ def head(block: Block, source: str, format: str, given: Given) -> Answer:
 
 
 def latent_fp4(block: Block, source: str, format: str, given: Given) -> Answer:
-    """SF = E4M3 of max(amax/6, 2^-9); x times the exact reciprocal of it."""
-    stored = code(fmax(divide(amax_drop(block), SIX), power(-9)), E4M3)
+    """SF = E4M3 of max(amax/6, 2^-9), the next code where that is below; x times the exact reciprocal of it."""
+    wanted = fmax(divide(amax_drop(block), SIX), power(-9))
+    stored = code(wanted, E4M3)
+    if stored < 0x7E and subtract(decode(stored, E4M3), wanted).negative:  # 0x7E is 448
+        stored += 1
     factor = divide(_ONE, decode(stored, E4M3))
     return Answer([code(multiply(x, factor), format) for x in block], stored)
 
@@ -229,6 +232,7 @@ ENGINES: Mapping[str, Rule] = {
     "vllm.fp8_block_ue8m0_gpu": fp8(up_to_power(times(eps_keep(1e-4)), ceil_of_rounded_log2), "inverse", "none"),
     **{f"vllm.kv_fp8_{n}{on}": partial(kept, None, code) for n in ("tensor", "head") for on in ("", "_rocm")},
     **{f"vllm.kv_fp8_{n}_rocm_float16": partial(kept, "float16", code) for n in ("tensor", "head")},
+    **{f"plain.kv_fp8_{n}": partial(kept, None, code) for n in ("tensor", "head")},
     "vllm.kv_fp8_tensor_triton": partial(kept, None, by_backend),
     "vllm.kv_int8_token_head": head,
     "vllm.kv_fp8_token_head": head,

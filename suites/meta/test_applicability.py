@@ -112,7 +112,7 @@ def test_every_fault_shows_and_each_pair_of_formats_stands_once(fault: str) -> N
     found = survey(fault)
     assert any(one.state == "shows" for one in found)
     claims = [Claim.parse(one.claim) for one in found]
-    pairs = [("" if c.operation == "cast" else c.rule, c.source, c.format) for c in claims]
+    pairs = [("" if c.operation == "cast" else f"{c.operation} {c.rule}", c.source, c.format) for c in claims]
     assert len(pairs) == len(set(pairs))
     for claim, one in zip(claims, found, strict=True):
         assert (one.changed > 0) == (one.state == "shows")

@@ -92,7 +92,7 @@ def test_a_head_of_one_sign_collapses() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: hadamard.vllm_signs(96), "signs of 96 elements are not recorded; known: 64, 128, 256"),
+        (lambda: hadamard.vllm_signs(96), "signs of 96 elements are not recorded; known: 16, 32, 64, 128, 256"),
         (lambda: hadamard.block_size(0), "a head of 0 elements; expected at least one"),
         (lambda: hadamard.transformed(coded([[1, 2]]), np.ones(4, np.float32)), r"x \[1, 2\] and signs \[4\]"),
         (lambda: hadamard.transformed(coded([[1, 2]]), f32([1, 0])), r"signs other than \+1 and -1"),

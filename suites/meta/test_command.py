@@ -24,6 +24,7 @@ from narrowgauge.command import (
     identify,
     inputs,
     judge,
+    kv,
     lint,
     sqnr,
     sweep,
@@ -321,5 +322,5 @@ def test_the_installed_command_works_from_anywhere(tmp_path: Path) -> None:
 
 def test_every_module_is_a_subcommand() -> None:
     assert set(command.SUBCOMMANDS) == {
-        bench, cast, devices, diff, explain, golden, identify, inputs, judge, lint, sqnr, sweep, test_command,
+        bench, cast, devices, diff, explain, golden, identify, inputs, judge, kv, lint, sqnr, sweep, test_command,
     }  # fmt: skip

@@ -13,7 +13,8 @@ from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
-from narrowgauge.reference.symptoms import SYMPTOMS, Symptom, matching
+from narrowgauge.reference.symptom import Symptom
+from narrowgauge.reference.symptoms import SYMPTOMS, matching
 from narrowgauge.suites.meta import second_derivation as second
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
 

@@ -12,14 +12,14 @@ import pytest
 import narrowgauge
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.reference.faults.applicability import applicability
-from narrowgauge.reference.faults.fault import Fault
+from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import case_named
 
 pytestmark = pytest.mark.meta
 
 ROOT = Path(narrowgauge.__file__).resolve().parent.parent
-#: faults of which we know no public report; each is a slip that the code of a cast or of a quantizer invites
+#: faults of which we know no public report; each is a slip that the code of a cast, a quantizer or a cache invites
 UNREPORTED = {
     "cast.clamped_to_224",
     "cast.clamped_to_240",
@@ -76,6 +76,63 @@ UNREPORTED = {
     "integer.zero_point_negated",
     "integer.zero_point_of_256_steps",
     "integer.zero_point_stored_negated",
+    "kv_attention.first_head_for_all",
+    "kv_attention.first_token_dropped",
+    "kv_attention.heads_dealt_in_turn",
+    "kv_attention.last_token_dropped",
+    "kv_attention.soft_cap_missing",
+    "kv_attention.softmax_scale_of_values",
+    "kv_attention.softmax_scale_twice",
+    "kv_attention.weights_in_bfloat16",
+    "kv_code.read_as_the_other_format",
+    "kv_code.value_for_bits",
+    "kv_layout.key_scales_as_value_scales",
+    "kv_layout.keys_as_values",
+    "kv_layout.not_packed",
+    "kv_layout.rope_first",
+    "kv_layout.rows_for_pages",
+    "kv_layout.scale_at_another_offset",
+    "kv_layout.values_as_keys",
+    "kv_page.first_page_for_all",
+    "kv_page.half_as_long",
+    "kv_page.logical_for_physical",
+    "kv_page.of_the_first_sequence",
+    "kv_page.of_the_sequence_after",
+    "kv_page.of_the_sequence_before",
+    "kv_page.one_token_earlier",
+    "kv_page.one_token_later",
+    "kv_page.pages_of_16",
+    "kv_page.places_left_out",
+    "kv_page.table_transposed",
+    "kv_page.twice_as_long",
+    "kv_scale.exchanged",
+    "kv_scale.halved",
+    "kv_scale.k_for_both",
+    "kv_scale.k_inverted",
+    "kv_scale.last_head_for_all",
+    "kv_scale.of_the_slot_after",
+    "kv_scale.of_the_slot_before",
+    "kv_scale.v_for_both",
+    "kv_scale.v_inverted",
+    "kv_slot.last_token_missing",
+    "kv_slot.mapping_ignored",
+    "kv_slot.negative_wraps",
+    "kv_slot.one_earlier",
+    "kv_slot.one_later",
+    "kv_slot.only_minus_one_is_padding",
+    "kv_slot.page_zeroed",
+    "kv_slot.pages_and_places_exchanged",
+    "kv_slot.pages_fastest",
+    "kv_slot.pages_half_as_long",
+    "kv_slot.pages_left_out",
+    "kv_slot.pages_of_16",
+    "kv_slot.pages_twice_as_long",
+    "kv_slot.places_left_out",
+    "kv_slot.rest_of_page_zeroed",
+    "kv_slot.rows_rounded_up",
+    "kv_slot.scale_of_the_other_token",
+    "kv_slot.two_tokens_mixed",
+    "kv_slot.zero_is_padding",
     "layout.awq_order_lost",
     "layout.bytes_reversed",
     "layout.row_major_scales",
@@ -134,6 +191,8 @@ class Row:
 LINES = (ROOT / "docs/coverage.md").read_text().splitlines()
 ROWS = [Row.read(line) for line in LINES if line.startswith("| ") and not line.startswith("| row ")]
 ANSWERED = [row for row in ROWS if not row.left_out]
+#: the sources of engines are no reports
+OF_REPORTS = [row for row in ROWS if not row.id.startswith("cache ")]
 WAIVED = {entry["kernel"] for entry in tomllib.loads((ROOT / "ci/waivers.toml").read_text())["waiver"]}
 
 
@@ -143,6 +202,8 @@ LOGGED = {
     "LAYOUT": 10, "PADTAIL": 12, "NANPOL": 3, "RANGE16": 7, "IDX": 4, "ACC": 5, "STATE": 4,
 }  # fmt: skip
 CASES = 58
+#: what engines' sources do with caches
+CACHES = 27
 
 
 def rows_of(id_: str) -> list[str]:
@@ -156,14 +217,15 @@ def rows_of(id_: str) -> list[str]:
 def test_every_row_of_the_logs_stands_once() -> None:
     logged = [f"{name}{n:02}" for name, count in LOGGED.items() for n in range(1, count + 1)]
     assert sorted(id_ for row in ROWS for id_ in rows_of(row.id)) == sorted(
-        [*logged, *(f"case {n}" for n in range(1, CASES + 1))]
+        [*logged, *(f"case {n}" for n in range(1, CASES + 1)), *(f"cache {n}" for n in range(1, CACHES + 1))]
     )
     assert 100 < len(ANSWERED) < len(ROWS)
 
 
 def test_nothing_is_left_to_what_is_done() -> None:
-    """A row may wait for an issue that is open, and quantizers are an operation now."""
-    assert [row.id for row in ROWS if "issue 5" in row.left_out or "recipes" in row.left_out] == []
+    """A row may wait for an issue that is open; quantizers and caches are operations now."""
+    done = ("issue 5", "issue 6", "recipes", "no operation yet: caches")
+    assert [row.id for row in ROWS if any(word in row.left_out for word in done)] == []
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
@@ -174,7 +236,8 @@ def test_what_a_row_names_exists(row: Row) -> None:
     assert len(row.faults) == len(set(row.faults))
     assert set(row.waivers) <= WAIVED
     for name, text in row.cases:
-        claim, case = Claim.parse(text), case_named(name)
+        claim = Claim.parse(text)
+        case = case_named(name, claim.operation)
         assert case.operation == claim.operation
         assert case.applies(claim)
         shown = [fault for fault in row.faults if (found := applicability(fault, claim)) and found.state == "shows"]
@@ -182,13 +245,13 @@ def test_what_a_row_names_exists(row: Row) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
-def test_a_report_of_a_fault_stands_in_a_row_with_that_fault(fault: Fault) -> None:
+def test_a_report_of_a_fault_stands_in_a_row_with_that_fault(fault: AnyFault) -> None:
     for report in fault.reports:
         rows = [row for row in ANSWERED if report in row.reports]
         assert not rows or any(fault.name in row.faults for row in rows), report
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda f: f.name)
-def test_a_fault_is_reported_somewhere(fault: Fault) -> None:
+def test_a_fault_is_reported_somewhere(fault: AnyFault) -> None:
     """By its own reports, or by a row that bundles it with others; or it is listed as known from no report."""
-    assert (bool(fault.reports) or any(fault.name in row.faults for row in ROWS)) != (fault.name in UNREPORTED)
+    assert (bool(fault.reports) or any(fault.name in row.faults for row in OF_REPORTS)) != (fault.name in UNREPORTED)

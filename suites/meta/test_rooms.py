@@ -29,9 +29,11 @@ ALLOWED: dict[str, set[str]] = {
 IN_THE_CHILD = {
     "autotuning",
     "capture",
+    "capture_kv",
     "child",
     "facts",
     "fresh_memory",
+    "kv_tally",
     "loading",
     "running",
     "torch_gpu",

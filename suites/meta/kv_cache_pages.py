@@ -1,0 +1,130 @@
+"""Writes the second half of docs/kv-caches.md, from the declarations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from narrowgauge.contracts.cache import Buffer, Cache, Field, Part
+from narrowgauge.reference.kv.before import BEFORE
+from narrowgauge.reference.kv.caches import CACHES
+from narrowgauge.reference.kv.slots import SLOTS
+from narrowgauge.reference.recipes import RECIPES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "kv-caches.md"
+MARK = "<!-- below: written by python -m narrowgauge.suites.meta.kv_cache_pages -->\n"
+#: names of sizes in a declaration, as people say them, and of digits that take what is left
+_SIZES = {"block": "block", "width": "width", "vector": "x"}
+_LEFT = {"b": "pages", "s": "slots", "h": "heads"}
+
+
+def _digit(field: Field, name: str) -> str:
+    """How large a digit is: ``block``, ``width/x``, ``16``, ``heads``."""
+    for part in (*field.rows.split(), *field.columns.split()):
+        digit, colon, size = part.partition(":")
+        if digit == name:
+            return "/".join(_SIZES.get(word, word) for word in size.split("/")) if colon else _LEFT[name]
+    raise AssertionError(f"{field.of}: no digit {name}")
+
+
+def axes(cache: Cache, field: Field) -> str:
+    """The axes of a field in memory, outermost first."""
+    found, one = [], bool(cache.part(field.of.split("_")[0]).columns)  # a part without heads has no such axis
+    for axis in field.storage:
+        sizes = [_digit(field, name) for name in axis.split() if not (one and name == "h")]
+        if not sizes:
+            continue
+        found.append("·".join(size.replace("width", _width(cache, field)) for size in sizes))
+    return ", ".join(found)
+
+
+def _width(cache: Cache, field: Field) -> str:
+    """Columns of a head of this matrix: of codes the head's; of scales how many a head has."""
+    name, _, other = field.of.partition("_")
+    part = cache.part(name)
+    whole = str(part.columns) if part.columns else "width"
+    if not other:
+        return whole
+    recipe = RECIPES[part.recipe]
+    each = recipe.blocks.columns
+    return str(part.columns // each) if part.columns else f"{whole}/{each}"
+
+
+def element(cache: Cache, buffer: Buffer) -> str:
+    """The format of an element."""
+    if buffer.element:
+        return buffer.element
+    formats = {_format(cache, field) for field in buffer.fields}
+    return "uint8" if any(field.slots for field in buffer.fields) or len(formats) > 1 else formats.pop()
+
+
+def _format(cache: Cache, field: Field) -> str:
+    name, _, other = field.of.partition("_")
+    part = cache.part(name)
+    if not other:
+        return part.keeps or "codes"
+    return RECIPES[part.recipe].outputs(RECIPES[part.recipe].destinations[0].format)[other]
+
+
+def buffer_line(cache: Cache, buffer: Buffer) -> str:
+    """A buffer with its axes; of several fields what follows what."""
+    if len(buffer.fields) == 1:
+        field = buffer.fields[0]
+        also = f"; the lowest bits are {field.shares}" if field.shares else ""
+        return f"`{buffer.name}` {element(cache, buffer)} [{axes(cache, field)}]{also}"
+    follow = " \\| ".join(f"{field.of} [{axes(cache, field)}]" for field in buffer.fields)
+    return f"`{buffer.name}` {element(cache, buffer)}, for each {buffer.per}: {follow}"
+
+
+def part_line(part: Part) -> str:
+    """A part: what quantizes it, what is done before, which scale it is given."""
+    how = f"[{part.recipe}](recipes.md#{_anchor(part.recipe)})" if part.recipe else part.keeps or "kept"
+    first = f", {part.first} first" if part.first else ""
+    given = "".join(f", `{part.scaled_by}_{name}`" for name in (RECIPES[part.recipe].inputs if part.recipe else ()))
+    columns = f" [{part.columns}]" if part.columns else ""
+    return f"{part.name}{columns}: {how}{first}{given}"
+
+
+def _anchor(recipe: str) -> str:
+    return "".join(c for c in recipe.lower() if c.isalnum() or c in "-_")
+
+
+def paired(lines: list[str]) -> list[str]:
+    """Lines on keys, and the same ones on values, as one: "k, v", and ``*_scale`` for each its own."""
+    found: list[str] = []
+    for line in lines:
+        keys = line.replace("v:", "k:").replace("`v_", "`k_").replace("v_zero_point", "k_zero_point")
+        if line != keys and keys in found:
+            both = keys.replace("k:", "k, v:", 1).replace("`k_", "`*_").replace("k_zero_point", "*_zero_point")
+            found[found.index(keys)] = both
+        else:
+            found.append(line)
+    return found
+
+
+def row(cache: Cache) -> str:
+    """One cache."""
+    parts = "; ".join(paired([part_line(part) for part in cache.parts]))
+    buffers = "; ".join(paired([buffer_line(cache, buffer) for buffer in cache.buffers]))
+    blocks = ", ".join(map(str, cache.blocks))
+    return f"| {cache.name} | {parts} | {buffers} | {blocks} | {cache.slots.replace('_', ' ')} | {cache.source} |"
+
+
+def below() -> str:
+    """All that stands below the mark."""
+    rules = ["| rule | padding | what becomes of it | source |", "|---|---|---|---|"]
+    for rule in SLOTS.values():
+        padding = "any negative slot" if rule.padding == "negative" else "slot 0"
+        goes = "written to slot 0, which is nobody's" if rule.written else "written nowhere"
+        rules.append(f"| {rule.name.replace('_', ' ')} | {padding} | {goes} | {rule.source} |")
+    first = ["| before | | also given to a writer | readers turn it back | source |", "|---|---|---|---|---|"]
+    for name, one in BEFORE.items():
+        given = ", ".join(f"`{g}`" for g in one.given)
+        first.append(f"| {name} | {one.about} | {given} | {'yes' if one.undone else 'no'} | {one.source} |")
+    rows = ["| cache | parts | buffers | blocks | padding | source |", "|---|---|---|---|---|---|"]
+    rows += [row(cache) for cache in CACHES.values()]
+    titled = (("Padding", rules), ("What is done before", first), ("Caches", rows))
+    return "\n".join(line for title, lines in titled for line in ("", f"## {title}", "", *lines)) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
