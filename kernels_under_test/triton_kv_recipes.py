@@ -111,6 +111,8 @@ def to_float16_pattern(value):
 
 DIVIDED = {torch.float32: divided, torch.bfloat16: in_bfloat16, torch.float16: in_float16}
 TIMES = {torch.float32: by_number, torch.bfloat16: by_number_bfloat16, torch.float16: by_number_float16}
+HELD, HELD_TIMES = {torch.bfloat16: held_in_bfloat16}, {torch.bfloat16: held_by_number_bfloat16}
+SATURATING = {format: SOFT[format] for format in ("float8_e4m3fn", "float8_e4m3fnuz")}
 #: torch 2.13's cast: E4M3 is held to its largest value, all else is not
 TORCH = {
     "float8_e4m3fn": SOFT["float8_e4m3fn"],
@@ -201,13 +203,18 @@ def indexer_power(x, amax, bound):
 
 
 @triton.jit
-def nvfp4_ds_mla(x, amax, bound):
-    """The scale is stored upward: the next code where the nearest one is below."""
-    wanted = tl.maximum(over(amax, bound), 0.001953125)
-    code, scale = stored_e4m3(wanted)
-    code += ((scale < wanted) & (code < 0x7E)).to(code.dtype)
+def stored_e4m3_up(x):
+    """The E4M3 code at or above x > 0, at most the largest, and its value."""
+    nearest, value = stored_e4m3(x)
+    code = tl.where((value < x) & (nearest < 0x7E), nearest + 1, nearest)
     # narrowgauge: ignore[nan_code] E4M3 alone
-    return code, x * over(1.0, real(decode(code, 3, 7, 0x7E, 0x80, -1, 0x7F, 0.001953125)))
+    return code, real(decode(code, 3, 7, 0x7E, 0x80, -1, 0x7F, 0.001953125))
+
+
+@triton.jit
+def nvfp4_ds_mla(x, amax, bound):
+    code, scale = stored_e4m3_up(tl.maximum(over(amax, bound), 0.001953125))
+    return code, x * over(1.0, scale)
 
 
 # --- FP4 -------------------------------------------------------------------------------------------------------------

@@ -165,7 +165,8 @@ def test_what_nobody_decides_is_no_part_of_a_fault() -> None:
     for name, value in got.items():
         value.data[shared] = first[name].data[shared]
     seen = settled(right, x, got, expected(claim, x), free_rows(right, x, got["k"].shape[0]))
-    assert judge(claim, x, seen).explanations[0].faults == ("kv_scale.v_ignored",)
+    found = judge(claim, x, seen).explanations[0]
+    assert (found.faults, found.left) == (("kv_scale.v_ignored",), 0)
 
 
 def _in_reverse(x: Input) -> Input:
@@ -199,3 +200,14 @@ def test_a_fault_in_one_part_alone(fault: str) -> None:
     else:
         assert (first.faults, first.only, first.complete) == ((fault,), "v", True)
         assert f": {fault} in v alone" in failure_message(verdict, "mine")
+
+
+def test_the_scales_of_a_part_belong_to_it() -> None:
+    """Values alone have the inverse of their scales stored."""
+    claim = Claim.parse("kv_write/vllm.fp8_token_head/bfloat16/float8_e4m3fn")
+    x = cases_for(claim, "smoke")["scattered"]
+    right = promised_for(claim, x)
+    wrong = outputs_of(FAULTS["scale.inverted"].applied_to(right), x)
+    got = {n: (wrong if n.startswith("v") else outputs_of(right, x))[n].low for n in wrong}
+    first = judge(claim, x, got).explanations[0]
+    assert (first.faults, first.only, first.left) == (("scale.inverted",), "v", 0)
