@@ -17,6 +17,7 @@ from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, Format, format_named
+from narrowgauge.contracts.operations import OPERATIONS
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.contracts.verdict import Exit
@@ -286,7 +287,8 @@ def _from_to(found: Sequence[Applicability], state: str) -> list[str]:
     for one in found:
         if one.state == state:
             operation, rule, source, destination = one.claim.split("/")
-            reached.setdefault(source, []).append(destination if operation == "cast" else f"{destination} ({rule})")
+            how = f"{operation} of {rule}" if OPERATIONS[operation] == "kv_cache" else rule
+            reached.setdefault(source, []).append(destination if operation == "cast" else f"{destination} ({how})")
     together: dict[str, list[str]] = {}
     for source, destinations in reached.items():
         together.setdefault(", ".join(destinations), []).append(source)
