@@ -40,7 +40,7 @@ def _cells(run: Run, operation: str, test: str) -> list[Planned]:
     if test == "test_cell_golden":
         planned = plan_one(run.kernels, run.devices, operation, "golden", run.depth)
         paged = operation in calls.OPERATIONS  # of caches emulated targets have the structured cases, and they are slow
-        return [p for p in planned if has_vectors(p) and not (paged and _is_drawn_elsewhere(p, run.depth))]
+        return [p for p in planned if has_vectors(p) and not (paged and is_asked_elsewhere(p, run.depth))]
     # Only a deterministic case can be waived, so a claim that fails by a waiver is not searched for more.
     drawn = plan_one(run.kernels, run.devices, operation, "property", run.depth)
     return [p for p in drawn if not (run.is_waived(p) or is_asked_elsewhere(p, run.depth) or _costs_much(p, run.depth))]
