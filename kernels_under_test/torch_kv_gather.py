@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from narrowgauge.kernels_under_test.hadamard_signs import signs_of
+from narrowgauge.kernels_under_test.kv_checks import check_scale, check_sequences
 from narrowgauge.kernels_under_test.kv_places import block_of, index_of
 
 #: the values of the codes of formats that torch has no type for
@@ -46,8 +47,9 @@ def scaled(view, scales, slots, source):
     return values * spread(tokens_of(scales, slots).float(), values.shape[-1])
 
 
-def given(view, scale, slots, source):
+def given(name, view, scale, slots, source):
     """Codes under a scale that is given: one, or one of each head."""
+    check_scale(f"{name}_scale", scale, 1, view.shape[3])
     return decoded(view, slots, source) * scale[:, None]
 
 
@@ -75,5 +77,6 @@ def rows(values, format):
 
 
 def places(view, table, lengths):
-    """``slots_in`` for the pages of a view."""
+    """``slots_in`` for the pages of a view. Raises ``ValueError`` for a sequence that does not lie in them."""
+    check_sequences(table, lengths, view)
     return slots_in(table, lengths, block_of(view))
