@@ -12,6 +12,8 @@ from narrowgauge.kernels_under_test.kv_places import block_of, count_of, width_o
 
 #: which slot numbers a rule takes for padding: any negative one, or slot 0
 NEGATIVE, ZERO = "negative", "zero"
+#: types of what tokens bring
+SOURCES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def check_format(format, known):
@@ -37,8 +39,31 @@ def check_within(name, value, low, high):
 def check_slots(slots, tokens, count, padding=NEGATIVE):
     """One slot for each token, in a cache of ``count`` slots; padding aside."""
     check_numbers("slot_mapping", slots, tokens)
-    lowest = -(1 << 63) if padding == NEGATIVE and slots.dtype == torch.int64 else -(1 << 31)
-    check_within("slot_mapping", slots, lowest if padding == NEGATIVE else 0, count - 1)
+    wrong = (slots >= count) | ((slots < 0) & (padding == ZERO))
+    if wrong.any():
+        at = int(wrong.nonzero()[0])
+        of_padding = "any negative number" if padding == NEGATIVE else "0"
+        expected = f"0 to {count - 1}, or {of_padding} for padding"
+        raise ValueError(f"slot_mapping[{at}] is {int(slots[at])}; expected {expected}")
+
+
+def check_axes(name, x, axes):
+    """As many axes as there are names."""
+    if x.ndim != len(axes.split()):
+        raise ValueError(f"{name} is {list(x.shape)}; expected [{axes.replace(' ', ', ')}]")
+
+
+def check_source(name, x, as_first):
+    """Elements of a type that kernels load, the same for all parts."""
+    if x.dtype not in SOURCES or x.dtype != as_first.dtype:
+        expected = " or ".join(str(t) for t in SOURCES) if x is as_first else f"{as_first.dtype}, as the first part"
+        raise ValueError(f"{name} is {x.dtype}; expected {expected}")
+
+
+def check_bytes(name, cache, size, what="rows"):
+    """Rows or pages of so many bytes, in the last axis."""
+    if cache.dtype != torch.uint8 or cache.shape[-1] != size:
+        raise ValueError(f"{name} is {cache.dtype} {list(cache.shape)}; expected torch.uint8 with {what} of {size}")
 
 
 def check_rows(name, x, view, codes_per_element=1, tokens=None):

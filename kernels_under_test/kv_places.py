@@ -19,39 +19,55 @@ def patterns(cache):
     return cache if cache.dtype == torch.float32 else cache.view(_PATTERNS[cache.element_size()])
 
 
+def _of(cache, axes):
+    """The cache, if it has as many axes as there are names. Raises ``ValueError`` otherwise."""
+    if cache.ndim != len(axes.split()):
+        raise ValueError(f"a cache is {list(cache.shape)}; expected [{axes.replace(' ', ', ')}]")
+    return cache
+
+
 def nhd(cache):
     """``[pages, places, heads, columns]``."""
-    return cache[:, :, None, :, :, None]
+    return _of(cache, "pages places heads columns")[:, :, None, :, :, None]
 
 
 def hnd(cache):
     """``[pages, heads, places, columns]``."""
-    return nhd(cache.transpose(1, 2))
+    return nhd(_of(cache, "pages heads places columns").transpose(1, 2))
 
 
 def packed_keys(cache):
     """``[pages, heads, columns // x, places, x]``: x elements are 16 bytes."""
-    return cache.permute(0, 3, 1, 2, 4)[:, :, None]
+    return _of(cache, "pages heads columns/x places x").permute(0, 3, 1, 2, 4)[:, :, None]
 
 
 def by_columns(cache):
     """``[pages, heads, columns, places]``."""
-    return nhd(cache.permute(0, 3, 1, 2))
+    return nhd(_of(cache, "pages heads columns places").permute(0, 3, 1, 2))
 
 
 def interleaved(cache):
     """``[pages, heads, places // x, columns, x]``."""
-    return cache.permute(0, 2, 4, 1, 3)[..., None]
+    return _of(cache, "pages heads places/x columns x").permute(0, 2, 4, 1, 3)[..., None]
 
 
 def scales(cache):
     """``[pages, places, heads]``: one number of each head."""
-    return nhd(cache[..., None])
+    return nhd(_of(cache, "pages places heads")[..., None])
 
 
 def flat(cache, block=1):
-    """A pool ``[slots, heads, columns]``, as pages of any size."""
+    """A pool ``[slots, heads, columns]``, as pages of any size. Raises ``ValueError`` where they do not divide it."""
+    if _of(cache, "slots heads columns").shape[0] % block:
+        raise ValueError(f"a cache has {cache.shape[0]} slots; expected whole pages of {block}")
     return nhd(cache.unflatten(0, (-1, block)))
+
+
+def in_heads(cache, heads):
+    """Rows of scales ``[slots, heads * columns]``, heads apart. Raises ``ValueError`` where they are no whole heads."""
+    if _of(cache, "slots scales").shape[1] % heads:
+        raise ValueError(f"a cache has {cache.shape[1]} scales in a slot; expected a multiple of {heads} heads")
+    return cache.unflatten(1, (heads, -1))
 
 
 def in_row(cache, start, count, dtype=torch.uint8):
@@ -79,12 +95,13 @@ def by_fours(view):
 def swizzled(cache):
     """Scales ``[pages, heads, places, columns]`` in which scale s of place t stands in row ``t // 4 * 4 + s // c`` and
     column ``s % c * 4 + t % 4``; c is a quarter of the columns."""
-    return cache.unflatten(2, (-1, 4)).unflatten(4, (-1, 4)).permute(0, 2, 5, 1, 3, 4)
+    cut = _of(cache, "pages heads places columns").unflatten(2, (-1, 4)).unflatten(4, (-1, 4))
+    return cut.permute(0, 2, 5, 1, 3, 4)
 
 
 def interleaved_scales(cache):
     """``[pages, heads, 32, places // 32, columns]``."""
-    return cache.permute(0, 3, 2, 1, 4)[..., None]
+    return _of(cache, "pages heads 32 places/32 columns").permute(0, 3, 2, 1, 4)[..., None]
 
 
 def tiled(cache):

@@ -11,12 +11,14 @@ from narrowgauge.kernels_under_test.kv_checks import (
     NEGATIVE,
     ZERO,
     check_angles,
+    check_format,
     check_numbers,
     check_rows,
     check_same_slots,
     check_scale,
     check_scale_cache,
     check_slots,
+    check_source,
     check_stored,
     check_within,
     types_of,
@@ -32,6 +34,8 @@ class Rule:
     lowest: int  #: the first slot that is written to
 
 
+#: formats of most caches
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL = Rule(NEGATIVE, 0), Rule(ZERO, 1), Rule(ZERO, 0)
 
 
@@ -44,19 +48,20 @@ class Rows:
     view: torch.Tensor  #: of six axes
     recipe: Any = None
     format: str = ""
-    code: Any = None  #: another last cast than the format's by integers
+    code: Any = None  #: another last cast than the format's by integers; or one for each format that is written
     size: int = 0  #: elements of a group; 0 for a head
     given: torch.Tensor | None = None  #: static scales, float32 [1] or [heads]
     per_head: bool = False  #: they are one for each head
     scaled_by: str = ""  #: the part after which the given scale is named; "" for this one
     scales: torch.Tensor | None = None  #: a view of six axes to which scales are stored
     scale_format: str = "float32"
+    formats: tuple[str, ...] = FLOAT8  #: those that its kernel writes, where ``code`` does not say it
     bound: float = 0.0  #: 0 for what the engines divide by
     whole: torch.Tensor | None = None  #: a number of the tensor, float32 [1]
     nan: str = "drop"  #: what a NaN is to the largest magnitude
     pack: int = 1  #: codes of a byte
     first: str | None = None  #: "hadamard", "rope", "rope_interleaved"
-    beside: torch.Tensor | None = None  #: signs [columns]; or cosines and sines [positions, rotated columns]
+    beside: Any = None  #: cosines and sines [positions, rotated columns]
     positions: torch.Tensor | None = None
 
     @property
@@ -67,9 +72,14 @@ class Rows:
     def check(self, first):
         """Raise ``ValueError`` for what does not fit, or does not fit the first part."""
         named = self.scaled_by or self.name
+        check_source(self.name, self.x, first.x)
+        if self.recipe is None:
+            check_format(self.format, (str(self.x.dtype).removeprefix("torch."),))
+        else:
+            check_format(self.format, tuple(self.code) if isinstance(self.code, dict) else self.formats)
         check_rows(self.name, self.x, self.view, self.pack, first.x.shape[0])
         check_same_slots(self.name, self.view, first.view)
-        check_stored(self.name, self.view, types_of(self.format) if self.recipe else (self.x.dtype,))
+        check_stored(self.name, self.view, types_of(self.format))
         if self.given is not None:
             check_scale(f"{named}_scale", self.given, self.x.shape[1] if self.per_head else 1)
         if self.whole is not None:
@@ -79,9 +89,9 @@ class Rows:
             check_same_slots(f"{self.name}_scale", self.scales, first.view)
             check_scale_cache(self.name, self.scales, heads, width // self.group, types_of(self.scale_format))
         if self.positions is not None:
+            check_angles(self.beside, self.x)
             check_numbers("positions", self.positions, first.x.shape[0])
             check_within("positions", self.positions, 0, self.beside.shape[0] - 1)
-            check_angles(self.beside, self.x)
 
 
 def checked(slots, parts, rule):

@@ -7,10 +7,12 @@ import torch
 from narrowgauge import KvWrite, kernel
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, E5M2, FLOAT32, FNUZ, FP4
 from narrowgauge.kernels_under_test.hadamard_signs import signs_of
+from narrowgauge.kernels_under_test.kv_checks import check_bytes
 from narrowgauge.kernels_under_test.kv_places import (
     by_columns,
     flat,
     hnd,
+    in_heads,
     in_row,
     index_of,
     nhd,
@@ -20,7 +22,7 @@ from narrowgauge.kernels_under_test.kv_places import (
 )
 from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, WRITE_ALL, Rows, checked
 
-FLOAT16 = ("float16",)
+FLOAT16, INT8, UINT4 = ("float16",), ("int8",), ("uint4",)
 #: what vLLM divides by
 BOUNDS = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 224.0}
 
@@ -152,19 +154,23 @@ def rotated(part):
 
 
 @torch_writer("vllm.flash_copy", BFLOAT16, BFLOAT16)
-def torch_kv_copy(x, format, v, slot_mapping, k_cache, v_cache):
-    write(slot_mapping, Rows("k", x, nhd(k_cache)), Rows("v", v, nhd(v_cache)))
+def torch_kv_copy(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
+    write(slot_mapping, Rows("k", x, nhd(k_cache), format=format), Rows("v", v, nhd(v_cache), format=format))
 
 
 @torch_writer("vllm.paged_copy", FLOAT16, FLOAT16)
-def torch_kv_paged_copy(x, format, v, slot_mapping, k_cache, v_cache):
-    write(slot_mapping, Rows("k", x, packed_keys(k_cache)), Rows("v", v, by_columns(v_cache)))
+def torch_kv_paged_copy(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
+    write(
+        slot_mapping,
+        Rows("k", x, packed_keys(k_cache), format=format),
+        Rows("v", v, by_columns(v_cache), format=format),
+    )
 
 
 @torch_writer("vllm.flash_copy_rope", BFLOAT16, BFLOAT16)
 def torch_kv_rope_copy(x, format, v, slot_mapping, k_cache, v_cache, cos_sin, positions):
-    k = Rows("k", x, nhd(k_cache), rotated, format, beside=cos_sin, positions=positions)
-    write(slot_mapping, k, Rows("v", v, nhd(v_cache)))
+    k = Rows("k", x, nhd(k_cache), rotated, format, formats=BFLOAT16, beside=cos_sin, positions=positions)
+    write(slot_mapping, k, Rows("v", v, nhd(v_cache), format=format))
 
 
 def by_scale(slots, k, v, format, recipe=divided, per_head=False, rule=SKIP_NEGATIVE):
@@ -194,10 +200,10 @@ def torch_kv_pool_fp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_s
     by_scale(slot_mapping, k, v, format, in_own_format, rule=WRITE_ALL)
 
 
-def token_heads(slots, x, v, caches, scale_caches, recipe, format, pack=1):
+def token_heads(slots, x, v, caches, scale_caches, recipe, format, **more):
     """K and V, each with a scale of each head of a token."""
     parts = zip(("k", "v"), (x, v), caches, scale_caches, strict=True)
-    write(slots, *(Rows(n, e, nhd(c), recipe, format, scales=scales(s), pack=pack) for n, e, c, s in parts))
+    write(slots, *(Rows(n, e, nhd(c), recipe, format, scales=scales(s), **more) for n, e, c, s in parts))
 
 
 @torch_writer("vllm.fp8_token_head", (*E4M3, *FNUZ), BFLOAT16)
@@ -205,22 +211,27 @@ def torch_kv_fp8_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scal
     token_heads(slot_mapping, x, v, (k_cache, v_cache), (k_scale_cache, v_scale_cache), token_head, format)
 
 
-@torch_writer("vllm.int8_token_head", ("int8",), FLOAT32)
+@torch_writer("vllm.int8_token_head", INT8, FLOAT32)
 def torch_kv_int8_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
-    token_heads(slot_mapping, x, v, (k_cache, v_cache), (k_scale_cache, v_scale_cache), token_head_int8, format)
+    token_heads(
+        slot_mapping, x, v, (k_cache, v_cache), (k_scale_cache, v_scale_cache), token_head_int8, format, formats=INT8
+    )
 
 
-@torch_writer("vllm.int4_token_head", ("uint4",), BFLOAT16)
+@torch_writer("vllm.int4_token_head", UINT4, BFLOAT16)
 def torch_kv_int4_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     caches, scale_caches = (k_cache, v_cache), (k_scale_cache, v_scale_cache)
-    token_heads(slot_mapping, x, v, caches, scale_caches, token_head_int4, format, pack=2)
+    token_heads(slot_mapping, x, v, caches, scale_caches, token_head_int4, format, formats=UINT4, pack=2)
 
 
 @torch_writer("vllm.fp8_ds_mla", E4M3, BFLOAT16)
 def torch_kv_ds_mla(x, format, rope, slot_mapping, kv_cache):
+    check_bytes("kv_cache", kv_cache, 656)
     codes, of = in_row(kv_cache, 0, 512), in_row(kv_cache, 512, 4, torch.float32)
     latent = Rows("latent", x[:, None], codes, ds_mla, format, size=128, scales=of)
-    write(slot_mapping, latent, Rows("rope", rope[:, None], in_row(kv_cache, 528, 64, torch.bfloat16)))
+    write(
+        slot_mapping, latent, Rows("rope", rope[:, None], in_row(kv_cache, 528, 64, torch.bfloat16), format="bfloat16")
+    )
 
 
 @torch_writer("sglang.fp4_block16_eager", FP4, BFLOAT16)
@@ -230,8 +241,8 @@ def torch_kv_fp4_block16_eager(x, format, v, slot_mapping, k_cache, v_cache, k_s
         slot_mapping,
         *(
             Rows(
-                name, each, flat(codes), fp4_block16_eager, format, size=16, pack=2,
-                scales=flat(of.unflatten(1, (each.shape[1], -1))), scale_format="float8_e8m0fnu",
+                name, each, flat(codes), fp4_block16_eager, format, formats=FP4, size=16, pack=2,
+                scales=flat(in_heads(of, each.shape[1])), scale_format="float8_e8m0fnu",
             )
             for name, each, codes, of in parts
         ),

@@ -25,7 +25,7 @@ from narrowgauge.kernels_under_test.triton_steps import bits, over, real, to_bfl
 from narrowgauge.kernels_under_test.triton_tiling import elements_of
 
 #: tokens of a block, and query heads of a program
-TOKENS, HEADS = (64, 64) if INTERPRETED else (16, 4)
+TOKENS, HEADS = (64, 64) if INTERPRETED else (8, 4)
 
 
 @triton.jit
@@ -143,17 +143,16 @@ def merge_splits(
     store_float32_bits(out, row[:, None] * width + column[None, :], bits(mean), there, TO)
 
 
-def attended(
-    query, keys, values, format, table, lengths, scale, cap=0.0, *, rope=None, weights="float32", splits=1
-):  # fmt: skip
+def attended(query, parts, format, table, lengths, scale, cap=0.0, *, weights="float32", splits=1):
     """What each query makes of its sequence, [sequences, query heads, columns of a value] as patterns of ``format``.
 
-    ``rope``: a part whose columns follow those of ``keys``. Raises ``ValueError`` for a bad call.
+    ``parts``: keys, values, and of MLA the columns that follow those of the keys. Raises ``ValueError`` for a bad call.
     """
+    keys, values, *others = parts
+    rope = others[0] if others else None
     check_format(format, ALL_SOURCES)
-    for part in (keys, values, rope):
-        if part is not None:
-            part.check(keys)
+    for part in parts:
+        part.check(keys)
     check_sequences(table, lengths, keys.codes)
     rope_width = 0 if rope is None else rope.width
     check_query(query, len(lengths), keys.heads, keys.width + rope_width)

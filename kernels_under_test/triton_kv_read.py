@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from narrowgauge import KvRead, kernel
-from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, BFLOAT16, E4M3, E5M2, FNUZ
+from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, E5M2, FLOAT32, FNUZ
 from narrowgauge.kernels_under_test.kv_places import by_columns, hnd, interleaved, nhd, packed_keys, scales
 from narrowgauge.kernels_under_test.triton_kv_gather import read
 from narrowgauge.kernels_under_test.triton_kv_parts import NATIVE, Part, less_hidden_zero
@@ -24,7 +24,7 @@ soft, native = partial(_reader, "soft"), partial(_reader, "native")
 
 
 def unscaled(k, v, source):
-    """K and V that are kept as they are."""
+    """K and V that are kept as they are: the scales that engines hand over all the same are not theirs."""
     return Part("k", k, source), Part("v", v, source)
 
 
@@ -42,30 +42,30 @@ def by_token_head(k, v, k_scales, v_scales, source, **more):
 # --- kept as they are ------------------------------------------------------------------------------------------------
 
 
-@soft("vllm.flash_copy", ("bfloat16", "float16"))
-def triton_soft_kv_read_copy(x, format, source, v_cache, block_table, seq_lens):
+@soft("vllm.flash_copy", BFLOAT16)
+def triton_soft_kv_read_copy(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
     return read(unscaled(nhd(x), nhd(v_cache), source), format, block_table, seq_lens)
 
 
 @soft("vllm.paged_copy", FLOAT16, FLOAT16)
-def triton_soft_kv_read_paged_copy(x, format, source, v_cache, block_table, seq_lens):
+def triton_soft_kv_read_paged_copy(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
     return read(unscaled(packed_keys(x), by_columns(v_cache), source), format, block_table, seq_lens)
 
 
 # --- a scale that is given -------------------------------------------------------------------------------------------
 
 
-@soft("vllm.flash_fp8", E4M3, ALL_SOURCES)
+@soft("vllm.flash_fp8")
 def triton_soft_kv_read_fp8(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
     return read(by_scale(nhd(x), nhd(v_cache), k_scale, v_scale, source), format, block_table, seq_lens)
 
 
-@soft("vllm.flash_fp8_hnd", E5M2)
+@soft("vllm.flash_fp8_hnd", E5M2, FLOAT16)
 def triton_soft_kv_read_fp8_hnd(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
     return read(by_scale(hnd(x), hnd(v_cache), k_scale, v_scale, source), format, block_table, seq_lens)
 
 
-@soft("vllm.flash_fp8_rocm_head", FNUZ)
+@soft("vllm.flash_fp8_rocm_head", FNUZ, FLOAT32)
 def triton_soft_kv_read_fp8_head(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
     return read(by_scale(nhd(x), nhd(v_cache), k_scale, v_scale, source), format, block_table, seq_lens)
 
@@ -103,14 +103,6 @@ def triton_native_kv_read_fp8_head(x, format, source, v_cache, block_table, seq_
 @soft("vllm.fp8_token_head")
 def triton_soft_kv_read_fp8_token_head(x, format, source, v_cache, k_scale_cache, v_scale_cache, block_table, seq_lens):
     parts = by_token_head(x, v_cache, k_scale_cache, v_scale_cache, source)
-    return read(parts, format, block_table, seq_lens)
-
-
-@native("vllm.fp8_token_head")
-def triton_native_kv_read_fp8_token_head(
-    x, format, source, v_cache, k_scale_cache, v_scale_cache, block_table, seq_lens
-):
-    parts = by_token_head(x, v_cache, k_scale_cache, v_scale_cache, source, known=NATIVE)
     return read(parts, format, block_table, seq_lens)
 
 

@@ -9,9 +9,11 @@ from narrowgauge.kernels_under_test.triton_kv_parts import Part
 from narrowgauge.kernels_under_test.triton_kv_read import by_scale, soft, unscaled
 from narrowgauge.kernels_under_test.triton_kv_read_rows import by_global, fp4
 
+E8M0 = "float8_e8m0fnu"
+
 
 @soft("sglang.copy", BFLOAT16)
-def triton_soft_kv_read_pool_copy(x, format, source, v_cache, block_table, seq_lens, block_size):
+def triton_soft_kv_read_pool_copy(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale, block_size):
     k, v = flat(x, block_size), flat(v_cache, block_size)
     return read(unscaled(k, v, source), format, block_table, seq_lens)
 
@@ -28,7 +30,7 @@ def triton_soft_kv_read_fp4_block16(
 ):
     k, v = flat(x, block_size), flat(v_cache, block_size)
     of_k, of_v = (flat(c.unflatten(1, (heads, -1)), block_size) for c in (k_scale_cache, v_scale_cache))
-    parts = fp4("k", k, source, of_k, "float8_e8m0fnu"), fp4("v", v, source, of_v, "float8_e8m0fnu")
+    parts = fp4("k", k, source, of_k, E8M0), fp4("v", v, source, of_v, E8M0)
     return read(parts, format, block_table, seq_lens)
 
 
@@ -56,7 +58,8 @@ def triton_soft_kv_read_nvfp4_native(
 def triton_soft_kv_read_pool_mxfp8(
     x, format, source, v_cache, k_scale_cache, v_scale_cache, block_table, seq_lens, block_size
 ):
-    pairs = ("k", x, k_scale_cache), ("v", v_cache, v_scale_cache)
-    more = {"group": 32, "scale_format": "float8_e8m0fnu"}
-    parts = [Part(n, flat(c, block_size), source, scales=interleaved_scales(s), **more) for n, c, s in pairs]
+    parts = [
+        Part(name, flat(codes, block_size), source, scales=interleaved_scales(of), group=32, scale_format=E8M0)
+        for name, codes, of in (("k", x, k_scale_cache), ("v", v_cache, v_scale_cache))
+    ]
     return read(parts, format, block_table, seq_lens)

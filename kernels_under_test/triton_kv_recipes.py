@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from narrowgauge.kernels_under_test.triton_codec import encode, encode_integer
+from narrowgauge.kernels_under_test.triton_codec import decode, encode, encode_integer
 from narrowgauge.kernels_under_test.triton_kv_before import to_float16
 from narrowgauge.kernels_under_test.triton_quantize_given import divided
 from narrowgauge.kernels_under_test.triton_steps import (
@@ -111,6 +111,8 @@ def to_float16_pattern(value):
 
 DIVIDED = {torch.float32: divided, torch.bfloat16: in_bfloat16, torch.float16: in_float16}
 TIMES = {torch.float32: by_number, torch.bfloat16: by_number_bfloat16, torch.float16: by_number_float16}
+HELD, HELD_TIMES = {torch.bfloat16: held_in_bfloat16}, {torch.bfloat16: held_by_number_bfloat16}
+SATURATING = {format: SOFT[format] for format in ("float8_e4m3fn", "float8_e4m3fnuz")}
 #: torch 2.13's cast: E4M3 is held to its largest value, all else is not
 TORCH = {
     "float8_e4m3fn": SOFT["float8_e4m3fn"],
@@ -201,8 +203,17 @@ def indexer_power(x, amax, bound):
 
 
 @triton.jit
+def stored_e4m3_up(x):
+    """The E4M3 code at or above x > 0, at most the largest, and its value."""
+    nearest, value = stored_e4m3(x)
+    code = tl.where((value < x) & (nearest < 0x7E), nearest + 1, nearest)
+    # narrowgauge: ignore[nan_code] E4M3 alone
+    return code, real(decode(code, 3, 7, 0x7E, 0x80, -1, 0x7F, 0.001953125))
+
+
+@triton.jit
 def nvfp4_ds_mla(x, amax, bound):
-    code, scale = stored_e4m3(tl.maximum(over(amax, bound), 0.001953125))
+    code, scale = stored_e4m3_up(tl.maximum(over(amax, bound), 0.001953125))
     return code, x * over(1.0, scale)
 
 

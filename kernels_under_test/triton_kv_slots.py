@@ -10,6 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from narrowgauge.kernels_under_test.hadamard_signs import signs_of
 from narrowgauge.kernels_under_test.kv_places import block_of, patterns
 from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, checked
 from narrowgauge.kernels_under_test.triton_codec import load_float32_bits
@@ -144,16 +145,19 @@ def _quantize(slots, part, rule):
     view, scales = patterns(part.view), part.scales
     at = view if scales is None else scales
     loaded, bf16 = elements_of(part.x)
-    beside = None if part.beside is None else elements_of(part.beside)[0]
-    turned, per_position = (0, 0) if part.positions is None else (beside.shape[1], beside.stride(0))
+    beside = signs_of(width, part.x.device) if part.first == "hadamard" else part.beside
+    beside = None if beside is None else elements_of(beside)[0]
+    turned, per_position = (0, 0) if part.positions is None else (part.beside.shape[1], part.beside.stride(0))
     given_stride = part.given.stride(0) if part.given is not None and part.per_head else 0
     tile, wide = groups_of(tokens * per_token, part.group)
+    code, rounded = part.code or SOFT, ROUND[part.x.dtype] if turned else None
+    turns = (width & -width).bit_length() - 1 if part.first == "hadamard" else 0
     write_groups[(triton.cdiv(tokens * per_token, tile),)](
         loaded, slots, view, None if scales is None else patterns(scales), part.given, part.whole, beside,
         part.positions, tokens, tokens * per_token, per_token, part.group, width, *loaded.stride(), block_of(view),
         *view.stride(), *at.stride(), given_stride, view.shape[2], view.shape[5], at.shape[2], at.shape[5],
         turned, per_position, rule.lowest, part.bound or BOUNDS[part.format],
-        part.recipe, part.code or SOFT[part.format], part.first, ROUND[part.x.dtype] if turned else None, part.nan,
-        bf16, part.pack, tile, wide, (width & -width).bit_length() - 1 if part.first == "hadamard" else 0,
+        part.recipe, code[part.format] if isinstance(code, dict) else code, part.first, rounded, part.nan,
+        bf16, part.pack, tile, wide, turns,
         enable_fp_fusion=False,  # int8 and int4 round a product before they add to it
     )  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from narrowgauge.kernels_under_test.claiming import E4M3, FP4
-from narrowgauge.kernels_under_test.kv_places import flat, hnd, in_page, interleaved_scales, nhd, swizzled
+from narrowgauge.kernels_under_test.kv_checks import check_axes, check_bytes
+from narrowgauge.kernels_under_test.kv_places import flat, hnd, in_heads, in_page, interleaved_scales, nhd, swizzled
 from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     fp4_block16,
@@ -22,7 +23,7 @@ def by_sixteens(slots, x, v, codes, scales, given, format, rule):
         slots,
         *(
             Rows(
-                name, each, to, nvfp4, format, size=16, pack=2, nan="all", whole=whole, scales=of,
+                name, each, to, nvfp4, format, formats=FP4, size=16, pack=2, nan="all", whole=whole, scales=of,
                 scale_format="float8_e4m3fn",
             )
             for name, each, to, of, whole in parts
@@ -36,7 +37,9 @@ def by_sixteens(slots, x, v, codes, scales, given, format, rule):
 
 def _in_pages(cache, x, block, heads_first):
     """The four parts of a page, [pages, heads, places, columns] or [pages, places, heads, columns]."""
+    check_axes("k", x, "tokens heads columns")
     heads, width = x.shape[1:]
+    check_bytes("kv_cache", cache, block * heads * width * 9 // 8, "pages")
     found, start = [], 0
     for columns in (width // 2, width // 16) * 2:
         outer = (heads, block) if heads_first else (block, heads)
@@ -100,8 +103,8 @@ def triton_soft_kv_fp4_block16(x, format, v, slot_mapping, k_cache, v_cache, k_s
         slot_mapping,
         *(
             Rows(
-                name, each, flat(codes), fp4_block16, format, to_e2m1_away, size=16, pack=2, nan="keep",
-                scales=flat(of.unflatten(1, (each.shape[1], -1))), scale_format="float8_e8m0fnu",
+                name, each, flat(codes), fp4_block16, format, to_e2m1_away, formats=FP4, size=16, pack=2, nan="keep",
+                scales=flat(in_heads(of, each.shape[1])), scale_format="float8_e8m0fnu",
             )
             for name, each, codes, of in parts
         ),
@@ -116,8 +119,8 @@ def triton_soft_kv_mxfp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale_c
         slot_mapping,
         *(
             Rows(
-                name, each, flat(codes, block_size), sglang_kv, format, size=32, scales=interleaved_scales(of),
-                scale_format="float8_e8m0fnu",
+                name, each, flat(codes, block_size), sglang_kv, format, formats=E4M3, size=32,
+                scales=interleaved_scales(of), scale_format="float8_e8m0fnu",
             )
             for name, each, codes, of in parts
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from narrowgauge.kernels_under_test.claiming import E4M3, FNUZ, FP4
-from narrowgauge.kernels_under_test.hadamard_signs import signs_of
+from narrowgauge.kernels_under_test.kv_checks import check_axes, check_bytes
 from narrowgauge.kernels_under_test.kv_places import by_fours, in_page, in_row, nhd, scales, tiled
 from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
@@ -45,13 +45,13 @@ def triton_soft_kv_fp8_token_head(x, format, v, slot_mapping, k_cache, v_cache, 
 @native("vllm.fp8_token_head", (*E4M3, *FNUZ))
 def triton_native_kv_fp8_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     caches, scale_caches = (k_cache, v_cache), (k_scale_cache, v_scale_cache)
-    token_heads(slot_mapping, x, v, caches, scale_caches, token_head, format, code=NATIVE[format])
+    token_heads(slot_mapping, x, v, caches, scale_caches, token_head, format, code=NATIVE)
 
 
 @soft("vllm.int8_token_head", INT8, ("float16",))
 def triton_soft_kv_int8_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     caches, scale_caches = (k_cache, v_cache), (k_scale_cache, v_scale_cache)
-    token_heads(slot_mapping, x, v, caches, scale_caches, token_head_int8, format, code=to_int8_cut)
+    token_heads(slot_mapping, x, v, caches, scale_caches, token_head_int8, format, code=to_int8_cut, formats=INT8)
 
 
 @soft("vllm.int4_token_head", UINT4)
@@ -61,8 +61,8 @@ def triton_soft_kv_int4_token_head(x, format, v, slot_mapping, k_cache, v_cache,
         slot_mapping,
         *(
             Rows(
-                name, each, nhd(codes), token_head_int4, format, as_whole, scales=scales(of), bound=15.0, nan="range",
-                pack=2, first="hadamard", beside=signs_of(each.shape[2], each.device),
+                name, each, nhd(codes), token_head_int4, format, as_whole, formats=UINT4, scales=scales(of), bound=15.0,
+                nan="range", pack=2, first="hadamard",
             )
             for name, each, codes, of in parts
         ),
@@ -74,9 +74,11 @@ def triton_soft_kv_int4_token_head(x, format, v, slot_mapping, k_cache, v_cache,
 
 def latent_and_rope(slots, x, rope, cache, recipe, format, rule=SKIP_NEGATIVE, **more):
     """Rows of 656 bytes: 512 codes, a float32 scale for each 128, 64 columns as they are."""
+    check_bytes("kv_cache", cache, 656)
     codes, of = in_row(cache, 0, 512), in_row(cache, 512, 4, torch.float32)
     latent = Rows("latent", one_head(x), codes, recipe, format, size=128, scales=of, **more)
-    write(slots, latent, Rows("rope", one_head(rope), in_row(cache, 528, 64, torch.bfloat16)), rule=rule)
+    kept = Rows("rope", one_head(rope), in_row(cache, 528, 64, torch.bfloat16), format="bfloat16")
+    write(slots, latent, kept, rule=rule)
 
 
 @soft("vllm.fp8_ds_mla", E4M3)
@@ -86,7 +88,7 @@ def triton_soft_kv_ds_mla(x, format, rope, slot_mapping, kv_cache):
 
 @native("vllm.fp8_ds_mla", E4M3)
 def triton_native_kv_ds_mla(x, format, rope, slot_mapping, kv_cache):
-    latent_and_rope(slot_mapping, x, rope, kv_cache, ds_mla_held, format, code=NATIVE[format])
+    latent_and_rope(slot_mapping, x, rope, kv_cache, ds_mla_held, format, code=NATIVE)
 
 
 @soft("sglang.dsa", E4M3)
@@ -96,17 +98,21 @@ def triton_soft_kv_dsa(x, format, rope, slot_mapping, kv_cache):
 
 @soft("vllm.nvfp4_ds_mla", FP4)
 def triton_soft_kv_nvfp4_ds_mla(x, format, rope, slot_mapping, kv_cache):
+    check_bytes("kv_cache", kv_cache, 352)
     of = by_fours(in_row(kv_cache, 320, 32))
     latent = Rows(
-        "latent", one_head(x), in_row(kv_cache, 0, 256), nvfp4_ds_mla, format, size=16, pack=2, scales=of,
-        scale_format="float8_e4m3fn",
+        "latent", one_head(x), in_row(kv_cache, 0, 256), nvfp4_ds_mla, format, formats=FP4, size=16, pack=2,
+        scales=of, scale_format="float8_e4m3fn",
     )  # fmt: skip
     kept = Rows("rope", one_head(rope), in_row(kv_cache, 256, 64), unscaled, "float8_e4m3fn")
     write(slot_mapping, latent, kept)
 
 
-def indexer_keys(slots, x, cache, block, codes, recipe, format):
-    """Pages of codes, then scales; ``codes`` are a view of six axes."""
+def indexer_keys(slots, x, cache, block, place, recipe, format):
+    """Pages of codes, then scales; ``place`` gives the view of the codes."""
+    check_axes("k", x, "tokens columns")
+    check_bytes("k_cache", cache, block * (x.shape[1] + 4), "pages")
+    codes = place(cache, block, x.shape[1])
     of = nhd(in_page(cache, block * x.shape[1], (block, 1, 1), torch.float32))
     write(slots, Rows("k", one_head(x), codes, recipe, format, scales=of))
 
@@ -121,23 +127,19 @@ def _in_tiles(cache, block, columns):
 
 @soft("vllm.indexer", E4M3)
 def triton_soft_kv_indexer(x, format, slot_mapping, k_cache, block_size):
-    codes = _in_rows(k_cache, block_size, x.shape[1])
-    indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer, format)
+    indexer_keys(slot_mapping, x, k_cache, block_size, _in_rows, indexer, format)
 
 
 @soft("vllm.indexer_ue8m0", E4M3)
 def triton_soft_kv_indexer_power(x, format, slot_mapping, k_cache, block_size):
-    codes = _in_rows(k_cache, block_size, x.shape[1])
-    indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer_power, format)
+    indexer_keys(slot_mapping, x, k_cache, block_size, _in_rows, indexer_power, format)
 
 
 @soft("vllm.indexer_tiled", E4M3)
 def triton_soft_kv_indexer_tiled(x, format, slot_mapping, k_cache, block_size):
-    codes = _in_tiles(k_cache, block_size, x.shape[1])
-    indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer, format)
+    indexer_keys(slot_mapping, x, k_cache, block_size, _in_tiles, indexer, format)
 
 
 @soft("vllm.indexer_tiled_ue8m0", E4M3)
 def triton_soft_kv_indexer_tiled_power(x, format, slot_mapping, k_cache, block_size):
-    codes = _in_tiles(k_cache, block_size, x.shape[1])
-    indexer_keys(slot_mapping, x, k_cache, block_size, codes, indexer_power, format)
+    indexer_keys(slot_mapping, x, k_cache, block_size, _in_tiles, indexer_power, format)

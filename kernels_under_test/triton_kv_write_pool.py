@@ -10,44 +10,46 @@ from narrowgauge.kernels_under_test.kv_places import flat, nhd
 from narrowgauge.kernels_under_test.kv_rows import WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     DIVIDED,
+    HELD,
+    HELD_TIMES,
     PATTERN,
+    SATURATING,
     TIMES,
     TORCH,
-    divided,
-    held_by_number_bfloat16,
-    held_in_bfloat16,
     unscaled,
 )
 from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_kv_write import FLOAT16, by_scale, soft
+from narrowgauge.kernels_under_test.triton_quantize_given import divided
 from narrowgauge.kernels_under_test.triton_targets import OWN_BOUNDS
 
 
-def pool(x, v, slots, k_cache, v_cache, k_scale, v_scale, format, recipe, code=None, bound=0.0):
+def pool(x, v, slots, k_cache, v_cache, k_scale, v_scale, format, recipe, code=None, **more):
     """K and V into pools of slots."""
     k, v = (x, flat(k_cache), k_scale), (v, flat(v_cache), v_scale)
-    by_scale(slots, k, v, format, recipe, code, rule=WRITE_ALL, bound=bound)
+    by_scale(slots, k, v, format, recipe, code, rule=WRITE_ALL, **more)
 
 
 @soft("sglang.fp8", E4M3, ALL_SOURCES)
 def triton_soft_kv_pool_fp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
-    pool(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, DIVIDED[x.dtype], TORCH[format])
+    pool(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, DIVIDED.get(x.dtype), TORCH)
 
 
 @soft("sglang.fp8_number", (*E5M2, *FNUZ))
 def triton_soft_kv_pool_fp8_number(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
-    pool(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, TIMES[x.dtype], TORCH[format])
+    pool(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, TIMES.get(x.dtype), TORCH)
 
 
 @soft("sglang.fp8_commit", FNUZ)
 def triton_soft_kv_pool_fp8_commit(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
-    bound = OWN_BOUNDS[format]
-    pool(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, held_in_bfloat16, bound=bound)
+    recipe, bound = HELD.get(x.dtype), OWN_BOUNDS.get(format, 0.0)
+    pool(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, recipe, SATURATING, bound=bound)
 
 
 @soft("sglang.fp8_commit_number", E4M3)
 def triton_soft_kv_pool_fp8_commit_number(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
-    pool(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, held_by_number_bfloat16)
+    recipe, bound = HELD_TIMES.get(x.dtype), OWN_BOUNDS.get(format, 0.0)
+    pool(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, recipe, SATURATING, bound=bound)
 
 
 # --- keys rotated by their positions ---------------------------------------------------------------------------------
@@ -55,10 +57,10 @@ def triton_soft_kv_pool_fp8_commit_number(x, format, v, slot_mapping, k_cache, v
 
 def _rotated_copy(x, v, slots, k_cache, v_cache, format, cos_sin, positions, first):
     k = Rows(
-        "k", x, nhd(k_cache), unscaled, format, PATTERN[format], first=first, beside=cos_sin, positions=positions,
+        "k", x, nhd(k_cache), unscaled, format, PATTERN, first=first, beside=cos_sin, positions=positions,
         bound=1.0,
     )  # fmt: skip
-    write(slots, k, Rows("v", v, nhd(v_cache)))
+    write(slots, k, Rows("v", v, nhd(v_cache), format=format))
 
 
 def _rotated(x, v, slots, k_cache, v_cache, k_scale, v_scale, format, cos_sin, positions, first):
