@@ -30,7 +30,7 @@ def by_scale(views, static, format, table, lengths):
 
 
 @reader("vllm.flash_copy", BFLOAT16, ("bfloat16", "float32"))
-def torch_kv_read_copy(x, format, source, v_cache, block_table, seq_lens):
+def torch_kv_read_copy(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
     slots = places(nhd(x), block_table, seq_lens)
     return tuple(rows(decoded(nhd(cache), slots, source), format) for cache in (x, v_cache))
 

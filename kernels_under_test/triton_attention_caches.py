@@ -15,7 +15,7 @@ def soft(contract, sources=E4M3, formats=BFLOAT16):
 
 
 @soft(Attend("vllm.flash_copy"), BFLOAT16)
-def triton_soft_attend_copy(x, format, source, query, v_cache, block_table, seq_lens, softmax_scale):
+def triton_soft_attend_copy(x, format, source, query, v_cache, block_table, seq_lens, k_scale, v_scale, softmax_scale):
     parts = unscaled(nhd(x), nhd(v_cache), source)
     return attended(query, parts, format, block_table, seq_lens, softmax_scale)
 

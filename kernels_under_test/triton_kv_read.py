@@ -24,7 +24,7 @@ soft, native = partial(_reader, "soft"), partial(_reader, "native")
 
 
 def unscaled(k, v, source):
-    """K and V that are kept as they are."""
+    """K and V that are kept as they are: the scales that engines hand over all the same are not theirs."""
     return Part("k", k, source), Part("v", v, source)
 
 
@@ -43,12 +43,12 @@ def by_token_head(k, v, k_scales, v_scales, source, **more):
 
 
 @soft("vllm.flash_copy", BFLOAT16)
-def triton_soft_kv_read_copy(x, format, source, v_cache, block_table, seq_lens):
+def triton_soft_kv_read_copy(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
     return read(unscaled(nhd(x), nhd(v_cache), source), format, block_table, seq_lens)
 
 
 @soft("vllm.paged_copy", FLOAT16, FLOAT16)
-def triton_soft_kv_read_paged_copy(x, format, source, v_cache, block_table, seq_lens):
+def triton_soft_kv_read_paged_copy(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
     return read(unscaled(packed_keys(x), by_columns(v_cache), source), format, block_table, seq_lens)
 
 

@@ -13,7 +13,7 @@ E8M0 = "float8_e8m0fnu"
 
 
 @soft("sglang.copy", BFLOAT16)
-def triton_soft_kv_read_pool_copy(x, format, source, v_cache, block_table, seq_lens, block_size):
+def triton_soft_kv_read_pool_copy(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale, block_size):
     k, v = flat(x, block_size), flat(v_cache, block_size)
     return read(unscaled(k, v, source), format, block_table, seq_lens)
 

@@ -24,8 +24,8 @@ from narrowgauge.reference.judge import judge
 from narrowgauge.reference.kv.caches import CACHES
 from narrowgauge.suites.meta import second_kv_calls
 from narrowgauge.suites.meta.golden_sets import CALLS, FAMILIES, stored
-from narrowgauge.suites.meta.second_caches import Cut
 from narrowgauge.suites.meta.second_catalogue import differ
+from narrowgauge.suites.meta.second_kv_places import Cut
 from narrowgauge.suites.meta.test_golden_damage import change_manifest
 
 pytestmark = pytest.mark.meta
