@@ -34,6 +34,9 @@ Rows = npt.NDArray[np.intp]
 PER_CLASS, AGREEING = 64, 256
 #: of the faults that explain a part: how many are tried with each other fault, and how many on everything
 PAIRED, PARTIAL = 8, 24
+#: calls on caches with more elements of outputs than this are not asked for two faults, since smaller ones tell; and of
+#: attention, whose elements cost more
+PAIRS_WITHIN, PAIRS_OF_ATTENTION_WITHIN = 1 << 18, 1 << 14
 #: the least part of what differs that one of two faults explains alone: 1 in so many
 LEAST_PART = 16
 
@@ -102,12 +105,19 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
         in_part = _complete(_single_faults(right), seen.of(part))
         if in_part:
             return (Explanation(tuple(c.name for c in in_part), difference.total, 0, only=part),)
-    if not complete:
+    if not complete and not _too_large(right, got):
         complete = _complete(_pairs(right, singles, seen, few), seen)
     if complete:
         names = tuple(c.name for c in complete)
         return (Explanation(names, difference.total, 0, _separating_input(claim, complete)),)
     return _partial(singles, seen)
+
+
+def _too_large(right: Behaviour | Paged, got: Mapping[str, Coded]) -> bool:
+    if not isinstance(right, Paged):
+        return False
+    most = PAIRS_OF_ATTENTION_WITHIN if isinstance(right.contract, Attend) else PAIRS_WITHIN
+    return sum(value.data.size for value in got.values()) > most
 
 
 def _is_of(name: str, part: str) -> bool:

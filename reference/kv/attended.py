@@ -78,7 +78,8 @@ def _scaled(behaviour: Behaviour, of_part: Input, heads: int) -> Scaled:
     each = np.broadcast_to(scale, of_part.shape).reshape(shape)
     if (each == each[:, :, :1]).all() and (np.isfinite(each) & (each > 0)).all():
         return codes.reshape(shape), each[:, :, 0]
-    return codes.reshape(shape) * each, np.ones((count, heads))
+    with np.errstate(invalid="ignore", over="ignore"):  # a fault may read any scale
+        return codes.reshape(shape) * each, np.ones((count, heads))
 
 
 def _keys_and_values(gathered: Mapping[str, tuple[Behaviour, Input]], heads: int) -> tuple[Scaled, Scaled]:
