@@ -77,8 +77,7 @@ def _work(case: str, module: str, name: str, sizes: Sizes, device: str) -> Work:
     size = 2 + kind.itemsize  # of an element, read and written
     given = {f"{part}_cache": torch.randn(sizes.pages, sizes.block, sizes.heads, sizes.width, device=device).to(kind)
              for part in "kv"}  # fmt: skip
-    if kept == "fp8":
-        given |= {f"{part}_scale": torch.full((1,), scale, device=device) for part, scale in (("k", 0.03), ("v", 0.07))}
+    given |= {f"{part}_scale": torch.full((1,), scale, device=device) for part, scale in (("k", 0.03), ("v", 0.07))}
     make = _written if operation == "write" else _read
     theirs = partial(_moved, operation, *_peer(sizes, size, device))
     return Work(name, 2 * sizes.tokens * sizes.heads * sizes.width * size, make(function, given, sizes, kind), theirs)

@@ -131,6 +131,15 @@ def index_of(view, slots):
     return slots // block_of(view), place // view.shape[2], place % view.shape[2]
 
 
+def in_words(view):
+    """The memory of a view as words of 8 bytes, [slots, words], for moves of whole tokens; None where the elements of a
+    token do not stand together."""
+    size = view.element_size() * view.shape[3] * width_of(view)
+    if size % 8 or view.data_ptr() % 8 or not view.is_contiguous():
+        return None
+    return view.view(-1, view.shape[3] * width_of(view)).view(torch.int64)
+
+
 def last_of_each(slots, count):
     """The slots, with -1 for each token whose slot a later token is given too, so that a slot holds one token, whole.
 

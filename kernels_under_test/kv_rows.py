@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,6 +24,9 @@ from narrowgauge.kernels_under_test.kv_checks import (
     types_of,
 )
 from narrowgauge.kernels_under_test.kv_places import count_of, last_of_each
+
+#: elements that are worked on at once
+PIECE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,17 @@ class Rows:
     def group(self):
         """How many elements share a scale."""
         return self.size or self.x.shape[2]
+
+    @property
+    def at_once(self):
+        """How many tokens fit into a core's own memory as float32."""
+        return max(1, PIECE // max(self.x.shape[1] * self.x.shape[2], 1))
+
+    def pieces(self):
+        """The same for so many tokens at once, one after the other."""
+        positions = [None] * len(self.x) if self.positions is None else self.positions.split(self.at_once)
+        for x, of in zip(self.x.split(self.at_once), positions, strict=False):
+            yield replace(self, x=x, positions=of)
 
     def check(self, first):
         """Raise ``ValueError`` for what does not fit, or does not fit the first part."""

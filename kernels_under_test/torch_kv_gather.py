@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from narrowgauge.kernels_under_test.hadamard_signs import signs_of
-from narrowgauge.kernels_under_test.kv_places import block_of, index_of
+from narrowgauge.kernels_under_test.kv_checks import check_scale, check_sequences
+from narrowgauge.kernels_under_test.kv_places import block_of, in_words, index_of
 
 #: the values of the codes of formats that torch has no type for
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -22,7 +23,10 @@ def slots_in(table, lengths, block):
 
 def tokens_of(view, slots):
     """What stands in slots, [tokens, heads, elements]."""
-    return view[index_of(view, slots)].flatten(2)
+    words = in_words(view)
+    if words is None:
+        return view[index_of(view, slots)].flatten(2)
+    return words[slots].view(view.dtype).unflatten(1, (view.shape[3], -1))
 
 
 def decoded(view, slots, source):
@@ -46,9 +50,16 @@ def scaled(view, scales, slots, source):
     return values * spread(tokens_of(scales, slots).float(), values.shape[-1])
 
 
-def given(view, scale, slots, source):
-    """Codes under a scale that is given: one, or one of each head."""
-    return decoded(view, slots, source) * scale[:, None]
+def given(name, view, scale, slots, format):
+    """Codes of 8 bits under a scale that is given: one, or one of each head. There are so few that a table has the
+    values of all."""
+    check_scale(f"{name}_scale", scale, 1, view.shape[3])
+    codes = tokens_of(view, slots).view(torch.uint8).int()
+    every = torch.arange(256, dtype=torch.uint8, device=codes.device).view(view.dtype)
+    table = (every.float() * scale[:, None]).to(getattr(torch, format))
+    if len(scale) > 1:
+        codes += 256 * torch.arange(len(scale), dtype=torch.int32, device=codes.device)[:, None]
+    return table.flatten().index_select(0, codes.flatten()).view(codes.shape)
 
 
 def less_hidden_zero(view, scales, slots, source):
@@ -75,5 +86,6 @@ def rows(values, format):
 
 
 def places(view, table, lengths):
-    """``slots_in`` for the pages of a view."""
+    """``slots_in`` for the pages of a view. Raises ``ValueError`` for a sequence that does not lie in them."""
+    check_sequences(table, lengths, view)
     return slots_in(table, lengths, block_of(view))

@@ -14,7 +14,6 @@ from narrowgauge.kernels_under_test.torch_kv_gather import (
     places,
     rows,
     scaled,
-    slots_in,
     turned_back,
 )
 
@@ -23,10 +22,10 @@ def reader(cache, sources=E4M3, formats=BFLOAT16):
     return kernel(KvRead(cache), formats, sources, owner="narrowgauge", backend="torch")
 
 
-def by_scale(views, static, source, format, table, lengths):
+def by_scale(views, static, format, table, lengths):
     """K and V under their static scales."""
     slots = places(views[0], table, lengths)
-    return tuple(rows(given(v, s, slots, source), format) for v, s in zip(views, static, strict=True))
+    return tuple(rows(given(n, v, s, slots, format), format) for n, v, s in zip("kv", views, static, strict=True))
 
 
 @reader("vllm.flash_copy", BFLOAT16, ("bfloat16", "float32"))
@@ -37,24 +36,24 @@ def torch_kv_read_copy(x, format, source, v_cache, block_table, seq_lens, k_scal
 
 @reader("vllm.flash_fp8", (*E4M3, *E5M2))
 def torch_kv_read_fp8(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
-    return by_scale((nhd(x), nhd(v_cache)), (k_scale, v_scale), source, format, block_table, seq_lens)
+    return by_scale((nhd(x), nhd(v_cache)), (k_scale, v_scale), format, block_table, seq_lens)
 
 
 @reader("vllm.flash_fp8_rocm_head_hnd", FNUZ, ("float16",))
 def torch_kv_read_fp8_head(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
-    return by_scale((hnd(x), hnd(v_cache)), (k_scale, v_scale), source, format, block_table, seq_lens)
+    return by_scale((hnd(x), hnd(v_cache)), (k_scale, v_scale), format, block_table, seq_lens)
 
 
 @reader("vllm.paged_fp8")
 def torch_kv_read_paged_fp8(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale):
     views = packed_keys(x), by_columns(v_cache)
-    return by_scale(views, (k_scale, v_scale), source, format, block_table, seq_lens)
+    return by_scale(views, (k_scale, v_scale), format, block_table, seq_lens)
 
 
 @reader("sglang.fp8", ("float8_e5m2",))
 def torch_kv_read_pool_fp8(x, format, source, v_cache, block_table, seq_lens, k_scale, v_scale, block_size):
     views = [flat(cache, block_size) for cache in (x, v_cache)]
-    return by_scale(views, (k_scale, v_scale), source, format, block_table, seq_lens)
+    return by_scale(views, (k_scale, v_scale), format, block_table, seq_lens)
 
 
 @reader("vllm.int8_token_head", ("int8",))
@@ -77,7 +76,7 @@ def torch_kv_read_fp4_block16(
     x, format, source, v_cache, k_scale_cache, v_scale_cache, block_table, seq_lens, heads, block_size
 ):
     """A scale is the exponent of a power of two: as the bits of a float32, 0 apart."""
-    slots = slots_in(block_table, seq_lens, block_size)
+    slots = places(flat(x, block_size), block_table, seq_lens)
     read = []
     for cache, exponents in ((x, k_scale_cache), (v_cache, v_scale_cache)):
         view = flat(cache, block_size)

@@ -14,6 +14,7 @@ from narrowgauge.kernels_under_test.kv_places import (
     hnd,
     in_heads,
     in_row,
+    in_words,
     index_of,
     nhd,
     packed_keys,
@@ -36,24 +37,34 @@ def torch_writer(cache, formats, sources):
 
 def put(view, slots, rows):
     """Rows of elements [tokens, heads, elements] into slots."""
-    patterns(view)[index_of(view, slots)] = patterns(rows).unflatten(-1, view.shape[4:])
+    words = in_words(view)
+    if words is None:
+        patterns(view)[index_of(view, slots)] = patterns(rows).unflatten(-1, view.shape[4:])
+    else:
+        words[slots.long()] = rows.flatten(1).contiguous().view(torch.int64)
 
 
 def write(slots, *parts, rule=SKIP_NEGATIVE):
     """Write parts of tokens into their slots. A recipe is given a part, and returns codes and scales or None."""
     slots = checked(slots, parts, rule)
-    kept = slots >= rule.lowest
     for part in parts:
-        codes, scale = part.recipe(part) if part.recipe else (part.x, None)
-        put(part.view, slots[kept], codes[kept])
-        if scale is not None:
-            put(part.scales, slots[kept], scale[kept])
+        for few, to in zip(part.pieces(), slots.split(part.at_once), strict=True):
+            codes, scale = part.recipe(few) if part.recipe else (few.x, None)
+            kept = (to >= rule.lowest).nonzero().ravel()
+            put(part.view, to[kept], taken(codes, kept))
+            if scale is not None:
+                put(part.scales, to[kept], taken(scale, kept))
+
+
+def taken(rows, kept):
+    """The rows that are kept, without a copy where all are."""
+    return rows if len(kept) == len(rows) else rows[kept]
 
 
 def held(value, format):
-    """The nearest codes, held to the largest value; NaN stays."""
+    """The nearest codes, held to the largest value; NaN stays. The values are overwritten."""
     dtype = getattr(torch, format)
-    return value.clamp(-torch.finfo(dtype).max, torch.finfo(dtype).max).to(dtype)
+    return value.clamp_(-torch.finfo(dtype).max, torch.finfo(dtype).max).to(dtype)
 
 
 def grouped(part):
@@ -71,7 +82,7 @@ def in_nibbles(codes):
 
 
 def divided(part):
-    return held(part.x.float() / part.given[:, None], part.format), None
+    return held(part.x / part.given[:, None], part.format), None  # a float32, whatever x is
 
 
 def in_own_format(part):
