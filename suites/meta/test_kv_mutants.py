@@ -1,5 +1,5 @@
-"""Wrong kernels on caches, most of them from public reports, all by somebody who had not seen the faults: each is caught
-by a case of the smoke depth, and named."""
+"""Wrong kernels on caches, most of them from public reports, all by somebody who had not seen the faults: each is
+caught by a case of the smoke depth, and named."""
 
 from __future__ import annotations
 
