@@ -32,13 +32,14 @@ def judge(
     want: Expected | None = None,
     models: Mapping[str, bool] | None = None,
     again: Callable[[], Mapping[str, Mapping[str, Coded]]] = dict,
+    explained: bool = True,
 ) -> Verdict:
     """The verdict on what a kernel returned for ``x``.
 
     ``malformed`` is what the device already found. ``want`` replaces the reference's own expectation (by vectors).
     ``models``: of instructions, which an emulated kernel passed through; where one was open (True) another answer may
     have been right. On a mismatch ``again`` is asked for the outputs under other answers, by choice; what differs is
-    "disputed" where they explain it, or where there are none.
+    "disputed" where they explain it, or where there are none. Without ``explained`` no fault is sought.
     """
     observed = isinstance(claim.contract, Observe)
     emulated = dict(models or {})
@@ -53,7 +54,7 @@ def judge(
         return Verdict("failed", str(claim), authority, malformed=malformed, breaks="its own claim", models=emulated)
     if want is None:
         return replace(_observe(claim, x, got), models=emulated)
-    verdict = _hold_to(claim, x, got, want)
+    verdict = _hold_to(claim, x, got, want, explained)
     if verdict.result != "passed" and any(emulated.values()):
         verdict = _with_open_answers(verdict, got, want, again())
     return replace(verdict, models=emulated)
@@ -72,14 +73,14 @@ def _with_open_answers(
     return replace(verdict, open_answers=found, result=verdict.result if found.beyond else "disputed")
 
 
-def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected) -> Verdict:
+def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected, explained: bool) -> Verdict:
     standing = standing_of(claim)
     elements = sum(interval.low.data.size for interval in want.values())
     difference = compare(got, want)
     if difference.total == 0:
         return Verdict("passed", str(claim), standing.authority, elements, digest=digest(dict(got)))
-    explanations = explain(claim, x, got, difference)
-    explained = bool(explanations) and explanations[0].complete
+    explanations = explain(claim, x, got, difference) if explained else ()
+    told = not explained or claim.operation != Cast.operation or (bool(explanations) and explanations[0].complete)
     return Verdict(
         result="disputed" if standing.evidence == "document" else "failed",
         claim=str(claim),
@@ -89,7 +90,7 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected) -
         explanations=explanations,
         mismatches=tuple(mismatches(claim, x, got, want, difference)),
         breaks=standing.breaks,
-        reason="" if explained or claim.operation != Cast.operation else _other_choices(claim, x, got["codes"]),
+        reason="" if told else _other_choices(claim, x, got["codes"]),
         digest=digest(dict(got)),
     )
 

@@ -78,10 +78,13 @@ def judge_drawn(planned: Planned, request: pytest.FixtureRequest, inputs: st.Sea
     def hold(x: Coded) -> None:
         # A kernel that ends its process is not asked again, for 25 inputs and then for a smaller one.
         assert not judged or judged[-1].row.outcome not in ("crashed", "hung")
-        judged.append(bench.judged(planned, with_given(planned.claim, x)))
+        judged.append(bench.judged(planned, with_given(planned.claim, x), explained=False))
         assert judged[-1].row.result in WELL
 
     _search(hold, judged)
+    found = worst(judged)
+    if found.row.result not in WELL and found.row.outcome == "returned" and found.x is not None:
+        judged.append(bench.judged(planned, found.x))  # one input is explained, and not all that led to it
     conclude(request.node, worst(judged))
 
 

@@ -33,8 +33,11 @@ class Judged:
     outputs: dict[str, Coded] | None = None
 
 
-def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: float = 60.0) -> Judged:
-    """Run a kernel on ``x`` and judge what comes back, against the reference or against ``want``."""
+def run_cell(
+    planned: Planned, x: Coded, want: Expected | None = None, timeout: float = 60.0, explained: bool = True
+) -> Judged:
+    """Run a kernel on ``x`` and judge what comes back, against the reference or against ``want``. Without
+    ``explained`` a mismatch has no explanation, message or script, and costs little."""
     if planned.hindrance:
         return not_run(planned, planned.hindrance)
     claim, sent, form = resolved(planned.claim), to_memory(planned.claim, x), in_memory(planned.claim, x)
@@ -63,13 +66,19 @@ def run_cell(planned: Planned, x: Coded, want: Expected | None = None, timeout: 
         others = {choice: run(choice) for choice in CHOICES[1:]}
         return {c: other.outputs for c, other in others.items() if other.kind == "returned" and not other.malformed}
 
-    verdict = judge(planned.claim, x, outcome.outputs, outcome.malformed, want, outcome.models, again)
-    return _judged(planned, x, want, outcome, replace(verdict, notes=outcome.notes))
+    verdict = judge(planned.claim, x, outcome.outputs, outcome.malformed, want, outcome.models, again, explained)
+    verdict = replace(verdict, notes=outcome.notes)
+    return _judged(planned, x, want, outcome, verdict) if explained else _told(planned, x, outcome, verdict)
 
 
 def not_run(planned: Planned, reason: str) -> Judged:
     """The row of a cell that was not tried."""
     return Judged(_row(planned, Outcome("not_executed"), result="not_executed", reason=reason))
+
+
+def _told(planned: Planned, x: Coded, outcome: Outcome, verdict: Verdict) -> Judged:
+    """The row alone."""
+    return Judged(_row(planned, outcome, verdict=verdict), x=x, outputs=outcome.outputs)
 
 
 def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome, verdict: Verdict) -> Judged:

@@ -57,7 +57,8 @@ class Planned:
     def markers(self) -> tuple[str, ...]:
         """Names of the pytest markers of this cell."""
         # A wrong code raises nothing in an engine: every cell is about a silent failure.
-        names = [OPERATIONS[self.claim.operation], "silent_failure", *format_named(self.claim.format).markers]
+        of_formats = [m for name in (self.claim.source, self.claim.format) for m in format_named(name).markers]
+        names = [OPERATIONS[self.claim.operation], "silent_failure", *dict.fromkeys(of_formats)]
         if self.device.emulates:
             names.append("emulated")
         elif self.device.target not in ("host", "interpreter"):

@@ -57,12 +57,12 @@ class Bench:
 
         return judge
 
-    def judged(self, planned: Planned, x: Coded, want: Expected | None = None) -> Judged:
+    def judged(self, planned: Planned, x: Coded, want: Expected | None = None, explained: bool = True) -> Judged:
         """Run and judge a cell, after waivers."""
         place = (planned.plugged.kernel.name, planned.device.target)
         if place in self.hung:
             return not_run(planned, f"not tried again: it hung in case {self.hung[place]}")
-        judged = run_cell(planned, x, want, self.run.timeout)
+        judged = run_cell(planned, x, want, self.run.timeout, explained)
         if judged.row.outcome == "hung":
             self.hung[place] = planned.case
         if judged.row.result == "not_executed":

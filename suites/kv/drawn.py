@@ -16,7 +16,7 @@ from narrowgauge.reference.kv.cases import Shape, call, suited
 from narrowgauge.reference.kv.slots import is_padding
 
 Places = dict[int, int]
-MOST_TOKENS, MOST_SEQUENCES, LONGEST, FEW = 9, 3, 35, 6
+MOST_TOKENS, MOST_SEQUENCES, LONGEST, FEW = 9, 3, 35, 3
 _PLACES = st.integers(0, (1 << 16) - 1)
 
 
