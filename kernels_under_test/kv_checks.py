@@ -138,6 +138,12 @@ def check_sequences(table, lengths, view):
         raise ValueError(f"{came}; expected a page from 0 to {view.shape[0] - 1}")
 
 
+def check_heads(name, view, other):
+    """As many heads in two caches."""
+    if view.shape[3] != other.shape[3]:
+        raise ValueError(f"the cache of {name} has {view.shape[3]} heads; expected {other.shape[3]}, as those of keys")
+
+
 def check_query(query, sequences, heads, width):
     """One query of each sequence, whose heads share those of the cache evenly."""
     known = torch.float32, torch.bfloat16, torch.float16

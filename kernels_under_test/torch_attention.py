@@ -6,6 +6,7 @@ import torch
 
 from narrowgauge import Attend, kernel
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3
+from narrowgauge.kernels_under_test.kv_checks import check_query
 from narrowgauge.kernels_under_test.kv_places import in_row, nhd, scales
 from narrowgauge.kernels_under_test.torch_kv_gather import decoded, given, places, scaled
 
@@ -34,6 +35,7 @@ def by_torch(query, keys, values, scale, cap, weights):
 
 def attended(query, keys, values, lengths, format, scale, cap=0.0, weights=torch.float32, attend=by_softmax):
     """``keys`` and ``values`` [tokens of all sequences, heads, columns], float32. Without tokens: zeros."""
+    check_query(query, len(lengths), keys.shape[1], keys.shape[2])
     found = torch.zeros((*query.shape[:2], values.shape[2]), device=query.device)
     start = 0
     for sequence, length in enumerate(lengths.tolist()):
@@ -48,7 +50,11 @@ def attended(query, keys, values, lengths, format, scale, cap=0.0, weights=torch
 @attending(Attend("vllm.flash_fp8"))
 def torch_attend_sdpa(x, format, source, query, v_cache, block_table, seq_lens, k_scale, v_scale, softmax_scale):
     slots = places(nhd(x), block_table, seq_lens)
+<<<<<<< HEAD
     keys, values = given(nhd(x), k_scale, slots, "float32"), given(nhd(v_cache), v_scale, slots, "float32")
+=======
+    keys, values = given("k", nhd(x), k_scale, slots, source), given("v", nhd(v_cache), v_scale, slots, source)
+>>>>>>> kv
     return attended(query, keys, values, seq_lens, format, softmax_scale, attend=by_torch)
 
 
@@ -57,7 +63,11 @@ def torch_attend_capped(
     x, format, source, query, v_cache, block_table, seq_lens, k_scale, v_scale, softmax_scale, soft_cap
 ):
     slots = places(nhd(x), block_table, seq_lens)
+<<<<<<< HEAD
     keys, values = given(nhd(x), k_scale, slots, "float32"), given(nhd(v_cache), v_scale, slots, "float32")
+=======
+    keys, values = given("k", nhd(x), k_scale, slots, source), given("v", nhd(v_cache), v_scale, slots, source)
+>>>>>>> kv
     return attended(query, keys, values, seq_lens, format, softmax_scale, soft_cap, torch.bfloat16)
 
 

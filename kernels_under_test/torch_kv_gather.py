@@ -5,7 +5,12 @@ from __future__ import annotations
 import torch
 
 from narrowgauge.kernels_under_test.hadamard_signs import signs_of
+<<<<<<< HEAD
 from narrowgauge.kernels_under_test.kv_places import block_of, in_words, index_of, width_of
+=======
+from narrowgauge.kernels_under_test.kv_checks import check_scale, check_sequences
+from narrowgauge.kernels_under_test.kv_places import block_of, index_of
+>>>>>>> kv
 
 #: elements that are worked on at once
 PIECE = 1 << 17
@@ -51,6 +56,7 @@ def scaled(view, scales, slots, source):
     return values * spread(tokens_of(scales, slots).float(), values.shape[-1])
 
 
+<<<<<<< HEAD
 def given(view, scale, slots, format):
     """Codes of 8 bits under a scale that is given: one, or one of each head. There are so few that a table has the
     values of all."""
@@ -64,6 +70,12 @@ def given(view, scale, slots, format):
         codes += first
         torch.index_select(table, 0, codes.flatten(), out=to.flatten())
     return values
+=======
+def given(name, view, scale, slots, source):
+    """Codes under a scale that is given: one, or one of each head."""
+    check_scale(f"{name}_scale", scale, 1, view.shape[3])
+    return decoded(view, slots, source) * scale[:, None]
+>>>>>>> kv
 
 
 def less_hidden_zero(view, scales, slots, source):
@@ -90,5 +102,6 @@ def rows(values, format):
 
 
 def places(view, table, lengths):
-    """``slots_in`` for the pages of a view."""
+    """``slots_in`` for the pages of a view. Raises ``ValueError`` for a sequence that does not lie in them."""
+    check_sequences(table, lengths, view)
     return slots_in(table, lengths, block_of(view))

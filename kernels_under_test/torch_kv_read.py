@@ -14,7 +14,6 @@ from narrowgauge.kernels_under_test.torch_kv_gather import (
     places,
     rows,
     scaled,
-    slots_in,
     turned_back,
 )
 
@@ -26,7 +25,11 @@ def reader(cache, sources=E4M3, formats=BFLOAT16):
 def by_scale(views, static, format, table, lengths):
     """K and V under their static scales."""
     slots = places(views[0], table, lengths)
+<<<<<<< HEAD
     return tuple(rows(given(v, s, slots, format), format) for v, s in zip(views, static, strict=True))
+=======
+    return tuple(rows(given(n, v, s, slots, source), format) for n, v, s in zip("kv", views, static, strict=True))
+>>>>>>> kv
 
 
 @reader("vllm.flash_copy", BFLOAT16, ("bfloat16", "float32"))
@@ -77,7 +80,7 @@ def torch_kv_read_fp4_block16(
     x, format, source, v_cache, k_scale_cache, v_scale_cache, block_table, seq_lens, heads, block_size
 ):
     """A scale is the exponent of a power of two: as the bits of a float32, 0 apart."""
-    slots = slots_in(block_table, seq_lens, block_size)
+    slots = places(flat(x, block_size), block_table, seq_lens)
     read = []
     for cache, exponents in ((x, k_scale_cache), (v_cache, v_scale_cache)):
         view = flat(cache, block_size)

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import ALL_SOURCES
-from narrowgauge.kernels_under_test.kv_checks import check_format, check_query, check_sequences
+from narrowgauge.kernels_under_test.kv_checks import check_format, check_heads, check_query, check_sequences
 from narrowgauge.kernels_under_test.triton_codec import INTERPRETED, load_float32_bits, store_float32_bits
 from narrowgauge.kernels_under_test.triton_kv_gather import patterns_for
 from narrowgauge.kernels_under_test.triton_kv_parts import elements_at
@@ -155,6 +155,7 @@ def attended(query, parts, format, table, lengths, scale, cap=0.0, *, weights="f
         part.check(keys)
     check_sequences(table, lengths, keys.codes)
     rope_width = 0 if rope is None else rope.width
+    check_heads("v", values.codes, keys.codes)
     check_query(query, len(lengths), keys.heads, keys.width + rope_width)
     sequences, heads, _ = query.shape
     group, width = heads // keys.heads, values.width

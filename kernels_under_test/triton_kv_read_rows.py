@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, FP4
+from narrowgauge.kernels_under_test.kv_checks import check_bytes
 from narrowgauge.kernels_under_test.kv_places import (
     by_fours,
     hnd,
@@ -34,6 +35,7 @@ def one_format(cache, source, scale=None):
 
 def ds_mla(cache, source):
     """656 bytes: 512 codes, 4 float32 scales, 64 bfloat16."""
+    check_bytes("kv_cache", cache, 656)
     scales = in_row(cache, LATENT, 4, torch.float32)
     latent = Part("latent", in_row(cache, 0, LATENT), source, scales=scales, group=128)
     return latent, Part("rope", in_row(cache, LATENT + 16, ROPE, torch.bfloat16), "bfloat16")
@@ -41,6 +43,7 @@ def ds_mla(cache, source):
 
 def nvfp4_mla(cache, source):
     """352 bytes: 256 of codes, 64 E4M3, 32 scales."""
+    check_bytes("kv_cache", cache, 352)
     latent = fp4("latent", in_row(cache, 0, LATENT // 2), source, by_fours(in_row(cache, 320, 32)), "float8_e4m3fn")
     return latent, Part("rope", in_row(cache, 256, ROPE), "float8_e4m3fn")
 
@@ -80,6 +83,7 @@ def triton_soft_kv_read_dsa(x, format, source, block_table, seq_lens, block_size
 
 def indexer(cache, codes, block, source):
     """128 codes of each token, a view of six axes, and then a float32 of each."""
+    check_bytes("k_cache", cache, block * 132, "pages")
     scales = nhd(in_page(cache, block * 128, (block, 1, 1), torch.float32))
     return (Part("k", codes, source, scales=scales),)
 
@@ -104,6 +108,7 @@ def by_global(name, codes, source, scales, whole):
 def nvfp4_pages(cache, block, heads, source, given, view, v_view, heads_first):
     """K's codes, K's scales, V's codes, V's scales. ``v_view`` makes a view of V's scales, ``view`` of the rest."""
     groups = cache.shape[1] // (18 * block * heads)
+    check_bytes("kv_cache", cache, max(1, groups) * 18 * block * heads, "pages")
     outer = (heads, block) if heads_first else (block, heads)
     found, start = [], 0
     for columns in (8 * groups, groups) * 2:
