@@ -5,12 +5,8 @@ from __future__ import annotations
 import torch
 
 from narrowgauge.kernels_under_test.hadamard_signs import signs_of
-<<<<<<< HEAD
-from narrowgauge.kernels_under_test.kv_places import block_of, in_words, index_of, width_of
-=======
 from narrowgauge.kernels_under_test.kv_checks import check_scale, check_sequences
-from narrowgauge.kernels_under_test.kv_places import block_of, index_of
->>>>>>> kv
+from narrowgauge.kernels_under_test.kv_places import block_of, in_words, index_of, width_of
 
 #: elements that are worked on at once
 PIECE = 1 << 17
@@ -56,10 +52,10 @@ def scaled(view, scales, slots, source):
     return values * spread(tokens_of(scales, slots).float(), values.shape[-1])
 
 
-<<<<<<< HEAD
-def given(view, scale, slots, format):
+def given(name, view, scale, slots, format):
     """Codes of 8 bits under a scale that is given: one, or one of each head. There are so few that a table has the
     values of all."""
+    check_scale(f"{name}_scale", scale, 1, view.shape[3])
     every = torch.arange(256, dtype=torch.uint8, device=view.device).view(view.dtype)
     table = (every.float() * scale[:, None]).to(getattr(torch, format)).flatten()
     first = 256 * torch.arange(len(scale), dtype=torch.int32, device=view.device)[:, None]
@@ -70,12 +66,6 @@ def given(view, scale, slots, format):
         codes += first
         torch.index_select(table, 0, codes.flatten(), out=to.flatten())
     return values
-=======
-def given(name, view, scale, slots, source):
-    """Codes under a scale that is given: one, or one of each head."""
-    check_scale(f"{name}_scale", scale, 1, view.shape[3])
-    return decoded(view, slots, source) * scale[:, None]
->>>>>>> kv
 
 
 def less_hidden_zero(view, scales, slots, source):

@@ -25,11 +25,7 @@ def reader(cache, sources=E4M3, formats=BFLOAT16):
 def by_scale(views, static, format, table, lengths):
     """K and V under their static scales."""
     slots = places(views[0], table, lengths)
-<<<<<<< HEAD
-    return tuple(rows(given(v, s, slots, format), format) for v, s in zip(views, static, strict=True))
-=======
-    return tuple(rows(given(n, v, s, slots, source), format) for n, v, s in zip("kv", views, static, strict=True))
->>>>>>> kv
+    return tuple(rows(given(n, v, s, slots, format), format) for n, v, s in zip("kv", views, static, strict=True))
 
 
 @reader("vllm.flash_copy", BFLOAT16, ("bfloat16", "float32"))
