@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -79,7 +80,7 @@ class Rows:
 
     def pieces(self):
         """The same for so many tokens at once, one after the other."""
-        positions = [None] * len(self.x) if self.positions is None else self.positions.split(self.at_once)
+        positions = repeat(None) if self.positions is None else self.positions.split(self.at_once)
         for x, of in zip(self.x.split(self.at_once), positions, strict=False):
             yield replace(self, x=x, positions=of)
 

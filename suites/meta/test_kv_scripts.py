@@ -52,17 +52,17 @@ def v_under_the_scale_of_k(x, format, v, slot_mapping, k_cache, v_cache, k_scale
             v_cache[slot // block_size, slot % block_size] = fp8(v[token], k_scale)
 
 @kernel(KvWrite("vllm.flash_copy"), BF16, BF16)
-def padding_in_the_last_slot(x, format, v, slot_mapping, k_cache, v_cache):
+def padding_in_the_last_slot(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     for token, slot in enumerate(slot_mapping.tolist()):
         for cache, rows in ((k_cache, x), (v_cache, v)):
             cache.view(-1, *cache.shape[2:])[slot] = rows[token]
 
 @kernel(KvWrite("sglang.copy"), BF16, BF16)
-def heads_in_reverse(x, format, v, slot_mapping, k_cache, v_cache):
+def heads_in_reverse(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     k_cache[slot_mapping.long()], v_cache[slot_mapping.long()] = x.flip(1), v
 
 @kernel(KvWrite("vllm.flash_copy"), BF16, BF16, backend="numpy")
-def one_slot_on(x, format, v, slot_mapping, k_cache, v_cache):
+def one_slot_on(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     kept = slot_mapping >= 0
     for cache, rows in ((k_cache, x), (v_cache, v)):
         slots = cache.reshape(-1, *cache.shape[2:])
@@ -79,7 +79,9 @@ def scale_inverted(x, format, v_cache, block_table, seq_lens, k_scale, v_scale, 
     )
 
 @kernel(Attend("vllm.flash_copy"), BF16, BF16)
-def one_token_short(x, format, v_cache, block_table, seq_lens, query, block_size, softmax_scale):
+def one_token_short(
+    x, format, v_cache, block_table, seq_lens, query, k_scale, v_scale, block_size, softmax_scale
+):
     out = torch.zeros(query.shape[0], query.shape[1], v_cache.shape[-1])
     for row, (k, v) in enumerate(zip(*(gathered(c, block_table, seq_lens - 1, block_size, 1.0) for c in (x, v_cache)))):
         if k:
@@ -127,8 +129,8 @@ SHOWN = [
     ("one_slot_on", "scattered", {"k_cache": (range(200, 257), 4096), "v_cache": (range(200, 257), 4096)}),
     # the first token of a sequence: one row
     ("scale_inverted", "permuted", {"k": (range(100, 129), 128), "v": (range(100, 129), 128)}),
-    # eight query heads of 64 of the shortest sequence that differs: one token, which is left out
-    ("one_token_short", "permuted", {"output": (range(500, 513), 512)}),
+    # eight query heads of 64 of the shortest sequence that differs, whose last token is left out
+    ("one_token_short", "permuted", {"output": (range(300, 513), 512)}),
 ]
 
 
