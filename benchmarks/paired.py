@@ -22,6 +22,7 @@ class Benchmark:
     theirs: Work
     goal: float  #: the ratio that we mean to keep
     peak: Callable[[], float] | None = None  #: measures the most memory that our work takes, by the input's bytes
+    size: int = 0  #: bytes that our work reads and writes, where it is the moving that is measured
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,19 @@ class Measured:
     rate: float  #: our elements a second
     goal: float
     peak: float | None = None
+    moved: float | None = None  #: bytes a second
 
 
 def measure(benchmark: Benchmark, rounds: int) -> Measured:
     """Run both in turn, so many times, after one round that does not count."""
     times = [[_seconds(work) for work in (benchmark.ours, benchmark.theirs)] for _ in range(rounds + 1)][1:]
     ratios = [theirs / ours for ours, theirs in times]
-    rate = benchmark.elements / float(np.median([ours for ours, _ in times]))
+    seconds = float(np.median([ours for ours, _ in times]))
     peak = None if benchmark.peak is None else benchmark.peak()
-    return Measured(benchmark.name, benchmark.peer, float(np.median(ratios)), rate, benchmark.goal, peak)
+    return Measured(
+        benchmark.name, benchmark.peer, float(np.median(ratios)), benchmark.elements / seconds, benchmark.goal, peak,
+        benchmark.size / seconds if benchmark.size else None,
+    )  # fmt: skip
 
 
 def _seconds(work: Work) -> float:

@@ -37,16 +37,17 @@ GOAL = 1.0
 #: of the input's bytes
 PEAK_GOAL = 6.0
 _BOOTSTRAP = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from narrowgauge.benchmarks.quantize_peer import main; main()"
+    "import importlib, sys; sys.path.append(sys.argv.pop(1)); "
+    "importlib.import_module(f'narrowgauge.benchmarks.{sys.argv.pop(1)}').main()"
 )
 
 
 class Peer:
-    """The child that has torch. ``names`` says whose quantizer each case is."""
+    """The child that has torch: a module of this room, and the numbers that it is given."""
 
-    def __init__(self, side: int) -> None:
+    def __init__(self, module: str, *numbers: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _BOOTSTRAP, ROOT, str(side)],
+            [sys.executable, "-c", _BOOTSTRAP, ROOT, module, *map(str, numbers)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
         )  # fmt: skip
 
@@ -72,7 +73,7 @@ def benchmarks() -> Iterator[list[Benchmark]]:
     if importlib.util.find_spec("torch") is None or not CASES:
         yield []
         return
-    peer = Peer(SIDE)
+    peer = Peer("quantize_peer", SIDE)
     try:
         real = noise(SIDE * SIDE, seed=5).astype(np.float32).reshape(SIDE, SIDE)
         x = Coded("float32", real.view(np.uint32))

@@ -7,7 +7,7 @@ Codes and patterns are the bits of one element as unsigned integers, little-endi
 (formats of 4 and 6 bits: one code to a byte). manifest.json has sha256, length and authority of every file.
 
 A family is one rule at one destination format: cast-RULE-FORMAT, stochastic-RULE-FORMAT, quantize-RULE-FORMAT, or
-decode-FORMAT.
+decode-FORMAT; kv_write-CACHE-FORMAT and kv_read-CACHE-FORMAT are calls on a key-value cache that holds codes of FORMAT.
 
 safetensors/FAMILY.safetensors   all tables of a family as U8, U16 and U32
 npy/FAMILY/TABLE.npy             the same, a file per table, for numpy and its readers
@@ -15,7 +15,7 @@ raw/FAMILY/TABLE.u8 .u16 .u32    the same as bare numbers of so many bits, witho
 json/FAMILY.json                 edge cases by name: value, pattern, expected code, why (of a decoding: every code)
 header/FAMILY.h                  C99 and C++: the whole cast as ng_expected_RULE_FORMAT_from_SOURCE(pattern),
                                  the decoding as ng_decode_FORMAT(code); no dependencies
-Quantizers and stochastic casts have no json and no header.
+Quantizers, stochastic casts and calls on caches have no json and no header.
 
 TABLE is SOURCE.PART:
 
@@ -39,6 +39,13 @@ x, bits, code
 x, codes, scale, global_scale
          of a quantizer: its input [rows, columns], its codes, the scale of each of its blocks (docs/recipes.md) as a
          float32 pattern, an E8M0 or an E4M3 code, and of NVFP4 the float32 scale of the tensor
+x, v, slot_mapping, k_cache.before, k_cache.after, k_scale, extent, ...
+         of kv_write: what a kernel is handed, by the names of its parameters, and its caches before and after it.
+         extent has heads, slots of a page, slots of the cache, and the columns of each part of a token. A token whose
+         number in slot_mapping is negative is padding and leaves the cache alone; of SGLang's caches it is slot 0,
+         and what then stands in slot 0 is not compared
+x, v_cache, block_table, seq_lens, k_scale, k, v, extent, ...
+         of kv_read: the first cache is x; k and v are the values of all sequences, one after the other, bfloat16
 
 Where the expected code is a NaN, any NaN of the destination format is right, of any sign and payload. Everything else
 is compared bit by bit; there is no tolerance.

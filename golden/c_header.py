@@ -9,7 +9,8 @@ import numpy as np
 
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.golden.families import Family, Tensors, authority, form_of, stairs_of, steps_of
+from narrowgauge.golden.families import Family, Tensors, authority, form_of
+from narrowgauge.golden.using import stairs_of, steps_of
 
 #: shared by all headers, of which a program may include several
 _SHARED = """\

@@ -11,7 +11,8 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.golden.families import Family, Tensors, form_of, looked_up
+from narrowgauge.golden.families import Family, Tensors, form_of
+from narrowgauge.golden.using import looked_up
 from narrowgauge.reference.codec import WIDEST_TABLE, largest, unrestricted
 from narrowgauge.reference.fast_codec import cast, decode_values
 

@@ -16,9 +16,10 @@ from narrowgauge.golden.archive import put_away
 from narrowgauge.golden.archive_text import ALIKE, README
 from narrowgauge.golden.c_header import header
 from narrowgauge.golden.edge_cases import edge_cases
-from narrowgauge.golden.families import Family, Tensors, authority, expanded, families, rules_of
+from narrowgauge.golden.families import Family, Tensors, authority, families, rules_of
 from narrowgauge.golden.manifest import NAME, load, metadata_for
 from narrowgauge.golden.safetensors_file import content_of
+from narrowgauge.golden.using import expanded
 
 SCHEMA = "narrowgauge.export/1"
 #: operations whose vectors are a function of one pattern: they have edge cases by name, and a C function

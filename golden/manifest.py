@@ -15,24 +15,25 @@ from narrowgauge.contracts.files import write_whole
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.golden.families import (
     Family,
-    as_case,
     authority,
     families,
     family_of,
-    flags,
     layout,
     rules_of,
     vectors,
-    well_shaped,
 )
 from narrowgauge.golden.safetensors_file import metadata_of, read, write
+from narrowgauge.golden.using import as_case, flags, well_shaped
 from narrowgauge.reference.interval import Expected
 
 SCHEMA = "narrowgauge.golden/1"
 #: version of the generator: raised when the same tables would give other bytes
 GENERATOR = 1
 #: what agreed with every vector: tested in suites/meta/test_golden.py
-SECOND_ORACLE = "suites/meta/second_derivation.py: exact fractions, written from the specifications alone"
+SECOND_ORACLE = (
+    "suites/meta/second_derivation.py: exact fractions, written from the specifications alone; of caches "
+    "suites/meta/second_kv_calls.py: loops over tokens"
+)
 NAME = "manifest.json"
 #: the vectors that come with the suite
 VECTORS = Path(__file__).parent / "vectors"

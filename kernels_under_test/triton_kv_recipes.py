@@ -12,7 +12,6 @@ import triton.language as tl
 
 from narrowgauge.kernels_under_test.triton_codec import decode, encode, encode_integer
 from narrowgauge.kernels_under_test.triton_kv_before import to_float16
-from narrowgauge.kernels_under_test.triton_quantize_given import divided
 from narrowgauge.kernels_under_test.triton_steps import (
     about_one_over,
     at_least,
@@ -62,19 +61,9 @@ def in_float16(x, scale, bound):
 
 
 @triton.jit
-def by_number(x, scale, bound):
-    """A scale that is a Python number: x times its reciprocal."""
-    return scale, x * over(1.0, scale)
-
-
-@triton.jit
 def by_number_bfloat16(x, scale, bound):
+    """A scale that is a Python number: x times its reciprocal."""
     return scale, to_bfloat16(x * over(1.0, scale))
-
-
-@triton.jit
-def by_number_float16(x, scale, bound):
-    return scale, to_float16(x * over(1.0, scale))
 
 
 @triton.jit
@@ -109,8 +98,8 @@ def to_float16_pattern(value):
     return encode(bits(value), 10, 15, 0x7BFF, 0x8000, 0x7C00, 0x7C00, 0x7E00, 0x7E00, True)
 
 
-DIVIDED = {torch.float32: divided, torch.bfloat16: in_bfloat16, torch.float16: in_float16}
-TIMES = {torch.float32: by_number, torch.bfloat16: by_number_bfloat16, torch.float16: by_number_float16}
+#: by the type of x
+DIVIDED, TIMES = {torch.bfloat16: in_bfloat16, torch.float16: in_float16}, {torch.bfloat16: by_number_bfloat16}
 HELD, HELD_TIMES = {torch.bfloat16: held_in_bfloat16}, {torch.bfloat16: held_by_number_bfloat16}
 SATURATING = {format: SOFT[format] for format in ("float8_e4m3fn", "float8_e4m3fnuz")}
 #: torch 2.13's cast: E4M3 is held to its largest value, all else is not
@@ -174,13 +163,6 @@ def token_head_int4(x, amax, bound):
 def ds_mla(x, amax, bound):
     scale = ceil_log_power(tl.maximum(over(amax, bound), 1e-4))
     return scale, over(x, scale)
-
-
-@triton.jit
-def ds_mla_held(x, amax, bound):
-    """The same to a conversion that saturates."""
-    scale, value = ds_mla(x, amax, bound)
-    return scale, clamp(value, bound)
 
 
 @triton.jit

@@ -102,20 +102,21 @@ def write_groups(
 
 @triton.jit(
     do_not_specialize=[
-        "tokens", "rows", "heads", "width", "token_stride", "head_stride", "block", "c0", "c1", "c2", "c3", "c4", "c5",
-        "places", "columns", "lowest",
+        "tokens", "rows", "per_token", "size", "width", "token_stride", "head_stride", "block",
+        "c0", "c1", "c2", "c3", "c4", "c5", "places", "columns", "lowest",
     ]
 )  # fmt: skip
 def copy_rows(
-    x, slots, codes, tokens, rows, heads, width, token_stride, head_stride, column_stride, block,
+    x, slots, codes, tokens, rows, per_token, size, width, token_stride, head_stride, column_stride, block,
     c0, c1, c2, c3, c4, c5, places, columns, lowest,
     ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """ROWS heads of tokens a program, bit for bit."""
+    """ROWS runs of ``size`` elements a program, bit for bit; a head has ``width``, a whole number of runs."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    token, head, column = row // heads, row % heads, tl.arange(0, WIDTH)[None, :]
+    token, first, within = row // per_token, row % per_token * size, tl.arange(0, WIDTH)[None, :]
+    head, column = first // width, (first % width).to(tl.int32) + within
     slot, kept = slots_of(slots, token, tokens, lowest)
-    mask = kept & (column < width)
+    mask = kept & (within < size)
     pattern = tl.load(x + token * token_stride + head * head_stride + column * column_stride, mask, other=0)
     to = offset_of(slot, head, column, block, c0, c1, c2, c3, c4, c5, places, columns)
     tl.store(codes + to, pattern, mask)
@@ -132,10 +133,11 @@ def write(slots, *parts, rule=SKIP_NEGATIVE):
 def _copy(slots, part, rule):
     x, view = patterns(part.x), patterns(part.view)
     tokens, heads, width = x.shape
-    tile, wide = groups_of(tokens * heads, width)
-    copy_rows[(triton.cdiv(tokens * heads, tile),)](
-        x, slots, view, tokens, tokens * heads, heads, width, *x.stride(), block_of(view), *view.stride(),
-        view.shape[2], view.shape[5], rule.lowest, tile, wide,
+    per_token = heads * width // part.group
+    tile, wide = groups_of(tokens * per_token, part.group)
+    copy_rows[(triton.cdiv(tokens * per_token, tile),)](
+        x, slots, view, tokens, tokens * per_token, per_token, part.group, width, *x.stride(), block_of(view),
+        *view.stride(), view.shape[2], view.shape[5], rule.lowest, tile, wide,
     )  # fmt: skip
 
 

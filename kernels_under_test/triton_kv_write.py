@@ -15,7 +15,7 @@ from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, WRI
 from narrowgauge.kernels_under_test.triton_kv_recipes import divided_held, divided_in_float16
 from narrowgauge.kernels_under_test.triton_kv_slots import write
 from narrowgauge.kernels_under_test.triton_quantize_given import divided
-from narrowgauge.kernels_under_test.triton_targets import FINITE, NATIVE
+from narrowgauge.kernels_under_test.triton_targets import NATIVE
 
 FLOAT16, E5M2FNUZ = ("float16",), ("float8_e5m2fnuz",)
 
@@ -45,7 +45,7 @@ def _latent(x, rope, cache, format, recipe=None, given=None, code=None):
     """Rows of 512 columns and 64; one scale is of both."""
     parts = ("latent", x, in_places(cache, 0, 512)), ("rope", rope, in_places(cache, 512, 64))
     return [
-        Rows(name, one_head(each), to, recipe, format, code, given=given, scaled_by="latent")
+        Rows(name, one_head(each), to, recipe, format, code, size=64, given=given, scaled_by="latent")
         for name, each, to in parts
     ]
 
@@ -108,7 +108,7 @@ def by_scale(slots, k, v, format, recipe=divided, code=None, rule=SKIP_NEGATIVE,
     )
 
 
-@soft("vllm.flash_fp8", E4M3, FLOAT32)
+@soft("vllm.flash_fp8", E5M2, FLOAT32)
 def triton_soft_kv_fp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     by_scale(slot_mapping, (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale), format)
 
@@ -119,7 +119,7 @@ def triton_native_kv_fp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale, 
     by_scale(slot_mapping, k, v, format, divided_held, NATIVE)
 
 
-@soft("vllm.flash_fp8_hnd", E4M3, FLOAT16)
+@soft("vllm.flash_fp8_hnd")
 def triton_soft_kv_fp8_hnd(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     by_scale(slot_mapping, (x, hnd(k_cache), k_scale), (v, hnd(v_cache), v_scale), format)
 
@@ -135,7 +135,7 @@ def triton_native_kv_fp8_head(x, format, v, slot_mapping, k_cache, v_cache, k_sc
     by_scale(slot_mapping, k, v, format, divided_held, NATIVE, per_head=True)
 
 
-@soft("vllm.flash_fp8_head_hnd", E5M2)
+@soft("vllm.flash_fp8_head_hnd")
 def triton_soft_kv_fp8_head_hnd(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     by_scale(slot_mapping, (x, hnd(k_cache), k_scale), (v, hnd(v_cache), v_scale), format, per_head=True)
 
@@ -155,12 +155,6 @@ def triton_soft_kv_fp8_rocm_float16(x, format, v, slot_mapping, k_cache, v_cache
 def triton_soft_kv_fp8_rocm_float16_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     k, v = (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale)
     by_scale(slot_mapping, k, v, format, divided_in_float16, per_head=True)
-
-
-@soft("vllm.flash_fp8_triton", FNUZ)
-def triton_soft_kv_fp8_triton(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
-    k, v = (x, nhd(k_cache), k_scale), (v, nhd(v_cache), v_scale)
-    by_scale(slot_mapping, k, v, format, code=FINITE)
 
 
 @native("vllm.flash_fp8_triton", FNUZ)

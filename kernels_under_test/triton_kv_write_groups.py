@@ -11,7 +11,6 @@ from narrowgauge.kernels_under_test.kv_rows import SKIP_NEGATIVE, SKIP_ZERO, Row
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
     as_whole,
     ds_mla,
-    ds_mla_held,
     indexer,
     indexer_power,
     nvfp4_ds_mla,
@@ -37,7 +36,7 @@ def token_heads(slots, x, v, caches, scale_caches, recipe, format, **more):
     write(slots, *(Rows(name, each, nhd(c), recipe, format, scales=scales(s), **more) for name, each, c, s in parts))
 
 
-@soft("vllm.fp8_token_head", (*E4M3, *FNUZ))
+@soft("vllm.fp8_token_head")
 def triton_soft_kv_fp8_token_head(x, format, v, slot_mapping, k_cache, v_cache, k_scale_cache, v_scale_cache):
     token_heads(slot_mapping, x, v, (k_cache, v_cache), (k_scale_cache, v_scale_cache), token_head, format)
 
@@ -84,11 +83,6 @@ def latent_and_rope(slots, x, rope, cache, recipe, format, rule=SKIP_NEGATIVE, *
 @soft("vllm.fp8_ds_mla", E4M3)
 def triton_soft_kv_ds_mla(x, format, rope, slot_mapping, kv_cache):
     latent_and_rope(slot_mapping, x, rope, kv_cache, ds_mla, format)
-
-
-@native("vllm.fp8_ds_mla", E4M3)
-def triton_native_kv_ds_mla(x, format, rope, slot_mapping, kv_cache):
-    latent_and_rope(slot_mapping, x, rope, kv_cache, ds_mla_held, format, code=NATIVE)
 
 
 @soft("sglang.dsa", E4M3)

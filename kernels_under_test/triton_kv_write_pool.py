@@ -5,7 +5,7 @@ SGLang divides in the format of x, in the caller's own K. Nothing of the caller'
 
 from __future__ import annotations
 
-from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, BFLOAT16, E4M3, E5M2, FNUZ
+from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, E5M2, FNUZ
 from narrowgauge.kernels_under_test.kv_places import flat, nhd
 from narrowgauge.kernels_under_test.kv_rows import WRITE_ALL, Rows
 from narrowgauge.kernels_under_test.triton_kv_recipes import (
@@ -30,7 +30,7 @@ def pool(x, v, slots, k_cache, v_cache, k_scale, v_scale, format, recipe, code=N
     by_scale(slots, k, v, format, recipe, code, rule=WRITE_ALL, **more)
 
 
-@soft("sglang.fp8", E4M3, ALL_SOURCES)
+@soft("sglang.fp8", E4M3, (*BFLOAT16, *FLOAT16))
 def triton_soft_kv_pool_fp8(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale):
     pool(x, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, format, DIVIDED.get(x.dtype), TORCH)
 

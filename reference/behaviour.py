@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from narrowgauge.contracts.cache import Cache
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
@@ -16,7 +18,7 @@ from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
 from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.dequantize import dequantize
-from narrowgauge.reference.fast_codec import cast
+from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.kv import caches
 from narrowgauge.reference.kv.before import before_named
 from narrowgauge.reference.kv.paged import Paged
@@ -109,8 +111,8 @@ def paged_behaviour(claim: Claim) -> Paged:
         else:  # kept bit for bit in a format of its own
             kept = part.keeps or held
             policy, ends = (part.cast, (claim.source, kept)) if writes else ("ieee", (kept, values))
-            of_cast = Claim(Cast(policy), *ends)
-            parts.append((part.name, behaviour_of(of_cast)))
+            kept_as_it_is = replace(behaviour_of(Claim(Cast(policy), *ends)), patched=(_nan_as_it_came,))
+            parts.append((part.name, kept_as_it_is))
     return Paged(cache, contract, claim.source, claim.format, tuple(parts), slots_named(cache.slots))
 
 
@@ -123,6 +125,14 @@ def _check_attended(claim: Claim, cache: Cache) -> None:
             f"{claim}: {', '.join(turned)} of cache {cache.name!r} are rotated, and by how much a kernel's rotation "
             "may round is not derived; claim a KvRead, which is exact"
         )
+
+
+def _nan_as_it_came(behaviour: Behaviour, x: Coded, codes: Coded) -> Coded:
+    """Codes of the format that came with the bits of every NaN: a copy is no conversion, which would quiet it."""
+    if x.format != codes.format or behaviour.written not in ("", x.format):
+        return codes
+    nan = np.isnan(decode_values(codes)) & np.isnan(decode_values(x))
+    return Coded(codes.format, np.where(nan, x.data, codes.data))
 
 
 def behaviour_of(claim: Claim) -> Behaviour:

@@ -255,7 +255,15 @@ _FUSED = (
 
 
 _CACHES = tuple(
-    Case(named.name, operation, call(named.shape), named.about, named.depth, suited(named.shape), named.view)
+    Case(
+        named.name,
+        operation,
+        call(named.shape),
+        named.about,
+        named.depth,
+        suited(named.shape),
+        named.view,
+    )
     for named in CALLS
     for operation in named.operations
 )

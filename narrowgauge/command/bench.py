@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
-from narrowgauge.benchmarks import casts, emulator, quantize
+from narrowgauge.benchmarks import casts, emulator, kv, quantize
 from narrowgauge.benchmarks.paired import Measured, measure
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
@@ -24,7 +24,8 @@ def register(subparsers: Any) -> None:
         help="how fast the reference casts and quantizes, as ratios against peers in the same run, and the emulator",
         description="One thread; each round measures both in turn, and the median of the rounds' ratios is shown. "
         "Casts are held to ml_dtypes; quantizers to torchao's eager ones, or to the same steps in eager torch where "
-        "torchao is not installed, with the most memory that ours take, by the input's bytes; the emulator to "
+        "torchao is not installed, with the most memory that ours take, by the input's bytes; writes and reads of "
+        "caches to torch's index_put and gather of the same bytes; the emulator to "
         "Triton's interpreter on the same kernel, each in a child. A ratio below its goal is "
         "marked; the exit code stays 0, for a speed is no verdict.",
     )
@@ -43,8 +44,9 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.smoke:
         return _smoke(arguments.json)
     console = Console(stderr=True)
-    with emulator.benchmarks() as emulated, quantize.benchmarks() as quantizers:
-        chosen = [b for b in (*casts.benchmarks(), *quantizers, *emulated) if arguments.chosen in b.name]
+    with emulator.benchmarks() as emulated, quantize.benchmarks() as quantizers, kv.benchmarks() as caches:
+        every = (*casts.benchmarks(), *quantizers, *caches, *emulated)
+        chosen = [b for b in every if arguments.chosen in b.name]
         if not chosen:
             raise BadInput(f"-k {arguments.chosen!r}: no benchmark has that in its name; try the name of a format")
         work = track(chosen, "measuring", console=console, transient=True, disable=not console.is_terminal)
@@ -66,16 +68,17 @@ def _smoke(as_json: bool) -> int:
 
 
 def _table(measured: list[Measured]) -> Grid:
-    grid = Grid("", ("what", "ratio", "goal", "M elements/s", "ns", "peak memory", "against"))
+    grid = Grid("", ("what", "ratio", "goal", "M elements/s", "ns", "GB/s", "peak memory", "against"))
     for m in measured:
         low = m.ratio < m.goal
         ratio = Text(f"{m.ratio:.2f}{' below' if low else ''}", "yellow" if low else "")
         cells = [
             Text(m.name),
             ratio,
-            Text(f"{m.goal:g}"),
+            Text(f"{m.goal:g}" if m.goal else ""),
             Text(f"{m.rate / 1e6:.0f}"),
             Text(f"{1e9 / m.rate:.2g}"),
+            Text("" if m.moved is None else f"{m.moved / 1e9:.3g}"),
             _peak(m),
             Text(m.peer),
         ]

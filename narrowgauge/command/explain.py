@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
+from narrowgauge.command.cache_words import described
 from narrowgauge.command.caches import CACHES, cache, is_cache
 from narrowgauge.command.calls import call, called_as, is_call
 from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, Format, format_named
+from narrowgauge.contracts.operations import OPERATIONS
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.contracts.verdict import Exit
@@ -28,6 +30,7 @@ from narrowgauge.reference.deviations import Deviation
 from narrowgauge.reference.faults.applicability import Applicability, survey
 from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
+from narrowgauge.reference.kv.caches import CACHES as KEPT
 from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
@@ -55,7 +58,8 @@ def register(subparsers: Any) -> None:
         "explain",
         help="explain a format, a policy, a recipe, a call or a cache of an engine, a fault, a target, or a symptom",
         description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, "
-        '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", "kv.vllm flag=fp8 target=gfx942", cast.ties_away, '
+        '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", "kv.vllm flag=fp8 target=gfx942", '
+        "vllm.flash_fp8 (a cache), cast.ties_away, "
         'TIES (the word in brackets of a failure), gfx942, MI300, "!!!!".',
     )
     parser.add_argument("what", metavar="NAME", help="a name of any of these, or a symptom in your own words")
@@ -99,7 +103,11 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
     if what in POLICIES:
         return dataclasses.asdict(POLICIES[what]), _policy(POLICIES[what], width)
     if what in RECIPES:
-        return dataclasses.asdict(RECIPES[what]), _recipe(RECIPES[what], width)
+        kept, lines = described(what, width) if what in KEPT else (None, [])  # a recipe and its cache share a name
+        both = {"cache": kept} if kept else {}
+        return dataclasses.asdict(RECIPES[what]) | both, [*_recipe(RECIPES[what], width), *lines]
+    if what in KEPT:
+        return described(what, width)
     if is_call(what):
         return call(what, width)
     if is_cache(what):
@@ -123,7 +131,7 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *FAULTS, *TARGETS]
+    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *FAULTS, *TARGETS]
     raise unknown("format, policy, recipe, fault, target or symptom", what, known, aliases=ALIASES)
 
 
@@ -286,7 +294,8 @@ def _from_to(found: Sequence[Applicability], state: str) -> list[str]:
     for one in found:
         if one.state == state:
             operation, rule, source, destination = one.claim.split("/")
-            reached.setdefault(source, []).append(destination if operation == "cast" else f"{destination} ({rule})")
+            how = f"{operation} of {rule}" if OPERATIONS[operation] == "kv_cache" else rule
+            reached.setdefault(source, []).append(destination if operation == "cast" else f"{destination} ({how})")
     together: dict[str, list[str]] = {}
     for source, destinations in reached.items():
         together.setdefault(", ".join(destinations), []).append(source)

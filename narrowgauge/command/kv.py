@@ -158,7 +158,7 @@ _ROPE = {"after": " after RoPE", "before": " before RoPE", "none": ""}
 
 def _line(one: Judged, first: bool) -> Line:
     used = one.used
-    scale = "one a head" if isinstance(one.scale, tuple) else "none" if used is None else f"{used.scale:.4g}"
+    scale = "one a head" if isinstance(one.scale, tuple) else "none" if one.scale is None else f"{one.scale:.4g}"
     cells = [
         one.layer if first else "", one.part.upper(), scale, decibels(used) if used else "-", _count(used, "clipped"),
         _count(used, "flushed"), f"{one.good.scale:.4g}", decibels(one.good),

@@ -15,10 +15,10 @@ from narrowgauge.reference.faults import reading
 from narrowgauge.reference.faults.fault import PagedFault
 from narrowgauge.reference.faults.kv_edits import PagedEdit, Paging, gathering, paging
 from narrowgauge.reference.interval import Expected, Interval, tensor_outputs
-from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.call import Numbers, rows_of, sizes_of
 from narrowgauge.reference.kv.outputs import gathered
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.kv.rule import Attention
 
 _IGNORED = next(fault.edit for fault in reading.FAULTS if fault.name == "read.scale_ignored")
 _LN2 = float(np.log(2))

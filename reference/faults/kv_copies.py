@@ -12,8 +12,8 @@ from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.faults import kv_edits as kv
 from narrowgauge.reference.faults.fault import PagedFault
 from narrowgauge.reference.interval import Expected, Interval
-from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.policies import resolve
 from narrowgauge.reference.steps import F32
 

@@ -16,9 +16,9 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.kv.arithmetic import F64
 from narrowgauge.reference.kv.attention import attend, rounded
-from narrowgauge.reference.kv.rule import Attention
 from narrowgauge.reference.kv.call import Numbers, places_of, query_of, rows_of, sizes_of
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.kv.rule import Attention
 
 #: behaviour, call, slots -> what the reader of each part is given
 Gather = Callable[[Paged, Coded, Numbers], Mapping[str, tuple[Behaviour, Input]]]

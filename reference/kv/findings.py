@@ -52,6 +52,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "unity is harmless here": ("note", "the scale in use is 1, and the numbers do not suffer from it"),
     "a scale per head": ("note", "a head is so much smaller than the largest that it gets few of the format's values"),
     "not judged": ("note", "one scale a head is given, and a histogram of all heads cannot be put under it"),
+    "unusable": ("wrong", "the engine divides by a scale that is not a finite number above 0"),
     "the engine ends": ("wrong", "with these scales the engine raises an exception"),
     "unity": ("wrong", "the scale in use is 1 and nothing was measured: it may be meant, and it may be missing"),
     "no engine warns": ("note", "a cache of e5m2 runs at 1 without a line in the log"),
@@ -100,7 +101,7 @@ class Judged:
     effects: Effects
     given: Any  #: what was given for it: a number, one a head, or None
     scale: float | tuple[float, ...] | None  #: in use; None where the engine ends
-    used: Effect | None  #: None where one scale a head is in use, or none
+    used: Effect | None  #: None where one scale a head is in use, none, or one that is no finite number above 0
     by_amax: Effect
     best: Effect
     findings: tuple[Finding, ...] = field(default=())
@@ -140,16 +141,23 @@ class Judged:
 
 def judge_part(layer: str, part: str, effects: Effects, given: Any, scale: float | tuple[float, ...] | None) -> Judged:
     """Everything about one part. ``scale`` is the one in use, as ``delivery.delivered`` has it."""
-    used = effects.at(scale) if isinstance(scale, float) else None
+    used = effects.at(scale) if isinstance(scale, float) and _usable(scale) else None
     one = Judged(layer, part, effects, given, scale, used, effects.at(effects.by_amax), effects.best)
     findings = tuple(Finding(kind, said, layer, part) for kind, said in (*_by_numbers(one), *_by_heads(one)))
     return Judged(layer, part, effects, given, scale, used, one.by_amax, one.best, findings)
+
+
+def _usable(scale: float) -> bool:
+    with np.errstate(over="ignore"):
+        return bool(0 < np.float32(scale) < np.inf)
 
 
 def _by_numbers(one: Judged) -> Iterator[tuple[str, str]]:
     histogram, used = one.effects.histogram, one.used
     if histogram.nan or histogram.inf:
         yield "not finite", f"{histogram.nan:,} NaN and {histogram.inf:,} infinities of {histogram.elements:,} elements"
+    if isinstance(one.scale, float) and used is None:
+        yield "unusable", f"the scale in use is {one.scale:g}; take {one.good.scale:.4g}"
     if used is not None and used.finite:
         harm = list(_harm(one, used))
         yield from harm
@@ -177,7 +185,7 @@ def _harm(one: Judged, used: Effect) -> Iterator[tuple[str, str]]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
+    return f"{100 * share:.3g} %"
 
 
 #: what a scale over the good one tells, to within a quarter of an octave; and whether its reciprocal is meant

@@ -109,6 +109,7 @@ _MLA = (
     _mla("copy", "", f"{_CSRC}:425-469, dtype auto"),
     _mla("fp8", "vllm.kv_fp8_tensor", f"{_CSRC}:425-469"),
     _mla("fp8_rocm", "vllm.kv_fp8_tensor_rocm", f"{_CSRC}:425-469 (ROCm)"),
+    _mla("fp8_rocm_float16", "vllm.kv_fp8_tensor_rocm_float16", f"{_CSRC}:425-469 (ROCm)"),
     Cache(
         name="vllm.fp8_ds_mla",
         parts=(

@@ -24,7 +24,7 @@ from narrowgauge.reference.noise import noise
 #: "poisoned": NaN in one key and in one value that are used
 Kind = Literal["ordinary", "read_out", "equal", "dominant", "bend", "poisoned"]
 #: how far scores are apart
-_SPREAD = {"ordinary": 1.5, "read_out": 1.5, "equal": 0.0, "dominant": 1.5, "poisoned": 1.5}
+_SPREAD = {"ordinary": 1.5, "read_out": 5.0, "equal": 0.0, "dominant": 1.5, "poisoned": 1.5}
 
 
 def suits(kind: Kind, claim: Claim) -> bool:

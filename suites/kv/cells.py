@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from narrowgauge.plugin.cells import bench_of, conclude, parametrize
-from narrowgauge.suites.common import generate
+from narrowgauge.suites.common import generate, is_asked_elsewhere, judge_drawn
+from narrowgauge.suites.kv.drawn import calls
 from narrowgauge.suites.kv.responses import responds, response_of
 from narrowgauge.suites.planning import Planned, plan_one
 from narrowgauge.suites.run import Run
@@ -23,7 +24,12 @@ def generate_kv(metafunc: pytest.Metafunc, operation: str) -> None:
 
 def _responding(run: Run, operation: str) -> list[Planned]:
     cells = plan_one(run.kernels, run.devices, operation, "scale_response", run.depth)
-    return [p for p in cells if responds(p.claim) and not run.is_waived(p)]
+    return [p for p in cells if responds(p.claim) and not (run.is_waived(p) or is_asked_elsewhere(p, run.depth))]
+
+
+def test_cell_property(planned: Planned, request: pytest.FixtureRequest) -> None:
+    """Calls of a few tokens or sequences: any slots, pages and codes."""
+    judge_drawn(planned, request, calls(planned.claim))
 
 
 def test_cell_scale_response(planned: Planned, request: pytest.FixtureRequest) -> None:

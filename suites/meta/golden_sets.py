@@ -26,6 +26,7 @@ CASTS = [f for f in FAMILIES.values() if f.operation == "cast" and FORMATS[f.for
 WIDE = [f for f in FAMILIES.values() if f.operation == "cast" and FORMATS[f.format].bits > WIDEST]
 DECODES = [f for f in FAMILIES.values() if f.operation == "decode"]
 DRAWN = [f for f in FAMILIES.values() if f.operation == "stochastic"]
+CALLS = [f for f in FAMILIES.values() if f.operation.startswith("kv_")]
 QUANTIZERS = [f for f in FAMILIES.values() if f.operation == "quantize"]
 SATURATING = FAMILIES["cast-ocp_saturate-float8_e4m3fn"]
 FILE = f"{SATURATING.name}.safetensors"

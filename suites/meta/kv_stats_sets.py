@@ -7,13 +7,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 from safetensors.numpy import save
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.reference.kv.histogram import histogram_of
+from narrowgauge.reference.kv.effect import Effects
+from narrowgauge.reference.kv.histogram import checked, histogram_of
 from narrowgauge.reference.noise import noise
+from narrowgauge.reference.recipes import recipe_named
 from narrowgauge.suites.kv_stats import Stats, in_order, write_stats
+
+Array = npt.NDArray[np.float32]
+E4, E4Z, E5 = "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"
+VLLM, HIP, HIP16, SGLANG = (
+    "vllm.kv_fp8_tensor",
+    "vllm.kv_fp8_tensor_rocm",
+    "vllm.kv_fp8_tensor_rocm_float16",
+    "sglang.kv_fp8",
+)
 
 #: largest magnitude of |K| and |V| of two layers, over that of the noise (3.5)
 SIZES = {2: (1.0, 1.0), 10: (400.0, 0.0005)}
@@ -56,3 +69,16 @@ def checkpoint(folder: Path, scales: Mapping[str, Any], config: Any = None) -> P
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+def as_format(x: Array, name: str) -> Coded:
+    """Rows of float32 as bfloat16 (by ml_dtypes) or float16 (by numpy)."""
+    if name == "float32":
+        return Coded(name, np.ascontiguousarray(x, np.float32).view(np.uint32))
+    with np.errstate(over="ignore"):
+        narrow = x.astype(ml_dtypes.bfloat16 if name == "bfloat16" else np.float16)
+    return Coded(name, narrow.view(np.uint16))
+
+
+def effects(x: Coded, recipe: str = VLLM, fmt: str = E4) -> Effects:
+    return Effects(checked(histogram_of(x), "x"), recipe_named(recipe), fmt)

@@ -8,7 +8,6 @@ is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -17,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.suites.meta.second_around import by_matrix, exact, fl, real
-from narrowgauge.suites.meta.second_caches import CACHES, Cut, Map, Where, target
+from narrowgauge.suites.meta.second_caches import CACHES, target
 from narrowgauge.suites.meta.second_catalogue import SECOND, SHAPES
 from narrowgauge.suites.meta.second_derivation import LAYOUTS, Number, cast
 from narrowgauge.suites.meta.second_derivation import decode as _decode
+from narrowgauge.suites.meta.second_kv_parts import PARTS, Part
+from narrowgauge.suites.meta.second_kv_places import Cut, Map, Where
 from narrowgauge.suites.meta.second_readers import READERS, plain
 from narrowgauge.suites.meta.second_recipes import rounded
 
@@ -35,79 +36,6 @@ _HOLDS = {**_IEEE, "overflow": "max", "infinity": "max"}
 #: recipes of which one scale is that of a head
 _HEADS = ("_head", "_head_rocm", "_head_rocm_float16")
 decode = cache(_decode)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part as engines have it: its recipe, what is done before, its columns where they are no heads."""
-
-    name: str
-    recipe: str = ""
-    columns: int = 0
-    first: str = ""
-    keeps: str = ""  #: without a recipe: a format other than that of the codes
-    scale_of: str = ""  #: whose given scale it takes
-
-
-def _parts(recipe: str, first: str = "", only_k: bool = False) -> tuple[Part, ...]:
-    return Part("k", recipe, first=first), Part("v", recipe, first="" if only_k else first)
-
-
-def _mla(recipe: str, rope: str = "", keeps: str = "") -> tuple[Part, ...]:
-    return Part("latent", recipe, 512), Part("rope", rope, 64, keeps=keeps, scale_of="latent")
-
-
-#: by the name of a cache without the order of its axes
-PARTS: Mapping[str, tuple[Part, ...]] = {
-    **{
-        f"vllm.{n}": _parts(recipe)
-        for n, recipe in (
-            *((f"{layout}_copy", "") for layout in ("flash", "paged", "interleaved")),
-            ("flash_copy_hnd", ""),
-            *((f"{layout}_fp8", "vllm.kv_fp8_tensor") for layout in ("flash", "paged")),
-            ("flash_fp8_hnd", "vllm.kv_fp8_tensor"),
-            *((f"flash_fp8_head{hnd}", "vllm.kv_fp8_head") for hnd in ("", "_hnd")),
-            *(
-                (f"{layout}_fp8_rocm{half}", f"vllm.kv_fp8_tensor_rocm{half}")
-                for layout in ("flash", "paged") for half in ("", "_float16")
-            ),
-            *((f"flash_fp8_rocm{half}_hnd", f"vllm.kv_fp8_tensor_rocm{half}") for half in ("", "_float16")),
-            *(
-                (f"flash_fp8_rocm{half}_head{hnd}", f"vllm.kv_fp8_head_rocm{half}")
-                for half in ("", "_float16") for hnd in ("", "_hnd")
-            ),
-            *((f"{layout}_fp8_triton", "vllm.kv_fp8_tensor_triton") for layout in ("flash", "paged", "interleaved")),
-            ("int8_token_head", "vllm.kv_int8_token_head"),
-            ("fp8_token_head", "vllm.kv_fp8_token_head"),
-            *((f"nvfp4{at}", "vllm.nvfp4_kv") for at in ("", "_linear", "_linear_hnd")),
-        )
-    },
-    "vllm.int4_token_head": _parts("vllm.int4_per_token_head", "hadamard"),
-    **{
-        f"vllm.flash_{n}_{rope}": _parts(recipe, rope, only_k=True)
-        for n, recipe in (("copy", ""), ("fp8", "vllm.kv_fp8_tensor"))
-        for rope in ("rope", "rope_interleaved")
-    },
-    "vllm.mla_copy": _mla(""),
-    "vllm.mla_fp8": _mla("vllm.kv_fp8_tensor", "vllm.kv_fp8_tensor"),
-    "vllm.mla_fp8_rocm": _mla("vllm.kv_fp8_tensor_rocm", "vllm.kv_fp8_tensor_rocm"),
-    "vllm.fp8_ds_mla": _mla("vllm.fp8_ds_mla", keeps="bfloat16"),
-    "vllm.nvfp4_ds_mla": _mla("vllm.nvfp4_ds_mla", keeps="float8_e4m3fn"),
-    **{
-        f"vllm.indexer{at}{power}": (Part("k", f"vllm.fp8_indexer{power}", 128),)
-        for at in ("", "_tiled") for power in ("", "_ue8m0")
-    },
-    **{f"sglang.copy{at}": _parts("") for at in ("", "_hnd", "_vectorized")},
-    **{f"sglang.fp8{n}": _parts(f"sglang.kv_fp8{n}") for n in ("", "_number", "_commit", "_commit_number")},
-    **{f"sglang.fp4_block16{n}": _parts(f"sglang.fp4_kv_block16{n}") for n in ("", "_eager")},
-    "sglang.nvfp4": _parts("sglang.nvfp4_kv_sm90"),
-    "sglang.nvfp4_native": _parts("sglang.nvfp4_kv_sm90"),
-    "sglang.mxfp8": _parts("sglang.mxfp8_kv"),
-    "sglang.mla_copy": _mla(""),
-    "sglang.dsa": _mla("sglang.fp8_dsa", keeps="bfloat16"),
-    "plain.fp8_tensor": _parts("plain.kv_fp8_tensor"),
-    "plain.fp8_head": _parts("plain.kv_fp8_head"),
-}  # fmt: skip
 
 
 class Memory:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from narrowgauge.benchmarks import casts, emulator, quantize
+from narrowgauge.benchmarks import casts, emulator, kv, quantize
 from narrowgauge.benchmarks.paired import Benchmark, Measured, measure
 from narrowgauge.command import bench
 from narrowgauge.contracts.coded import Coded
@@ -15,7 +15,7 @@ from narrowgauge.suites.meta.marks import needs_torch
 
 pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
 
-CASES = quantize.CASES
+CASES, CALLS = quantize.CASES, kv.CASES
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(casts, "COUNT", 1000)
     monkeypatch.setattr(emulator, "COUNT", 1000)
     monkeypatch.setattr(emulator, "KERNELS", ())
+    monkeypatch.setattr(kv, "TOKENS", 32)
+    monkeypatch.setattr(kv, "CASES", ())
     monkeypatch.setattr(quantize, "SIDE", 64)
     monkeypatch.setattr(quantize, "CASES", ())
 
@@ -72,6 +74,33 @@ def test_quantizers_are_measured_against_eager_torch(
     for m in data:
         assert m["peer"].startswith(("torchao ", "torch "))
         assert min(m["ratio"], m["rate"]) > 0
+
+
+@needs_torch
+def test_caches_are_measured_against_index_put_and_gather(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes: of a copied element two are read and two written; of one in fp8 one is as much as half."""
+    monkeypatch.setattr(kv, "CASES", CALLS)
+    data = as_json(["bench", "--rounds", "1", "-k", "kv "], capsys)
+    assert [m["goal"] for m in data] == [0.3, 0.3, 0.5, 0.5, 0, 0]
+    moved = ("put", 4), ("put", 3), ("gather", 4), ("gather", 3), ("put", 3), ("gather", 3)
+    for m, (operation, size) in zip(data, moved, strict=True):
+        assert m["name"].startswith("kv ")
+        assert m["name"].endswith(", 32 tokens")
+        assert m["peer"].startswith("torch ")
+        assert m["peer"].endswith(operation)
+        assert m["moved"] == pytest.approx(size * m["rate"])
+        assert m["ratio"] > 0
+
+
+def test_bytes_a_second_are_said() -> None:
+    measured = [Measured("a", "b", 2.0, 1e6, goal, None, moved) for goal, moved in ((0.3, 1.5e9), (0.0, None))]
+    first, second = [line.plain for line in bench._table(measured).texts(160)][-2:]
+    assert " 0.3 " in first
+    assert " 1.5 " in first
+    assert "2.00" in second
+    assert " 0 " not in second
 
 
 @pytest.mark.parametrize(("held", "times"), [(1.0, 2.0), (9.0, 10.0)])

@@ -20,10 +20,7 @@ from narrowgauge.golden.families import (
     STANDARDS,
     WIDEST,
     Family,
-    as_case,
-    expanded,
     family_of,
-    flags,
 )
 from narrowgauge.golden.manifest import (
     NAME,
@@ -35,6 +32,7 @@ from narrowgauge.golden.manifest import (
     stored_case,
 )
 from narrowgauge.golden.steps import step_table
+from narrowgauge.golden.using import as_case, expanded, flags
 from narrowgauge.reference.behaviour import behaviour_of, resolved
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.faults.registry import FAULTS

@@ -14,10 +14,11 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.golden.families import Family, as_case, expanded, layout, looked_up, steps_of
+from narrowgauge.golden.families import Family, layout
 from narrowgauge.golden.manifest import load, metadata_for
 from narrowgauge.golden.safetensors_file import write
 from narrowgauge.golden.steps import fold, spaced, unfold
+from narrowgauge.golden.using import as_case, expanded, looked_up, steps_of
 from narrowgauge.suites.meta import second_derivation as second
 from narrowgauge.suites.meta.golden_sets import (
     DECODES,

@@ -26,8 +26,10 @@ from narrowgauge.reference.kv.cases import Shape, call
 from narrowgauge.reference.kv.outputs import paged_outputs
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.suites.meta import second_kv_calls
-from narrowgauge.suites.meta.second_caches import Cut, target
+from narrowgauge.suites.meta.second_caches import target
 from narrowgauge.suites.meta.second_catalogue import SHAPES, differ
+from narrowgauge.suites.meta.second_kv_parts import PARTS
+from narrowgauge.suites.meta.second_kv_places import Cut
 
 pytestmark = pytest.mark.meta
 
@@ -208,7 +210,7 @@ def test_a_slot_outside_is_refused(name: str, slot: int, message: str) -> None:
 
 
 def test_every_cache_is_written_a_second_time() -> None:
-    assert set(second_kv_calls.PARTS) == set(CACHES)
+    assert set(PARTS) == set(CACHES)
 
 
 @pytest.mark.parametrize("name", CACHES)

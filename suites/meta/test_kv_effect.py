@@ -13,36 +13,19 @@ import pytest
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.reference.kv.effect import GRID, Effect, Effects
-from narrowgauge.reference.kv.findings import KINDS, decibels, judge_part
+from narrowgauge.reference.kv.effect import GRID, Effect
+from narrowgauge.reference.kv.findings import decibels, judge_part
 from narrowgauge.reference.kv.histogram import Histogram, by_binade, checked, histogram_of, merged
 from narrowgauge.reference.kv.window import Window, window
 from narrowgauge.reference.noise import noise, scrambled
-from narrowgauge.reference.recipes import recipe_named
+from narrowgauge.suites.meta.kv_stats_sets import E4, E4Z, E5, HIP, HIP16, SGLANG, VLLM, Array, as_format, effects
 from narrowgauge.suites.meta.second_catalogue import SECOND
 from narrowgauge.suites.meta.second_derivation import Number, decode
 from narrowgauge.suites.meta.second_measures import Element, Sums, measured
 
 pytestmark = pytest.mark.meta
 
-Array = npt.NDArray[np.float32]
-E4, E4Z, E5 = "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"
-VLLM, HIP, HIP16, SGLANG = (
-    "vllm.kv_fp8_tensor",
-    "vllm.kv_fp8_tensor_rocm",
-    "vllm.kv_fp8_tensor_rocm_float16",
-    "sglang.kv_fp8",
-)
 BOUNDS = {E4: 448, E4Z: 240, E5: 57344, "int8": 127}
-
-
-def as_format(x: Array, name: str) -> Coded:
-    """Rows of float32 as bfloat16 (by ml_dtypes) or float16 (by numpy)."""
-    if name == "float32":
-        return Coded(name, np.ascontiguousarray(x, np.float32).view(np.uint32))
-    with np.errstate(over="ignore"):
-        narrow = x.astype(ml_dtypes.bfloat16 if name == "bfloat16" else np.float16)
-    return Coded(name, narrow.view(np.uint16))
 
 
 def mixed(positive: bool = False) -> Array:
@@ -63,10 +46,6 @@ def by_fractions(x: Coded, recipe: str, fmt: str, scale: float) -> Sums:
     one = Number("finite", False, Fraction(1))
     elements = [Element(v, code, number, one, Fraction(0)) for v, code in zip(block, answer.codes, strict=True)]
     return measured(elements, recipe, fmt, Fraction(BOUNDS[fmt]))
-
-
-def effects(x: Coded, recipe: str = VLLM, fmt: str = E4) -> Effects:
-    return Effects(checked(histogram_of(x), "x"), recipe_named(recipe), fmt)
 
 
 CASES = [
@@ -265,89 +244,6 @@ def test_windows_by_hand() -> None:
     assert window(E4Z, 240, 0.5) == Window(2.0**-12, 2.0**-8, 120)
     assert window(E5, 57344, 1.0) == Window(2.0**-17, 2.0**-14, 57344)
     assert window("int8", 127, 2.0) == Window(1.0, 2.0, 254)
-
-
-# --- findings of one part --------------------------------------------------------------------------------------------
-
-
-def kinds(
-    x: Array, scale: float | tuple[float, ...] | None, given: object = 0.5, heads: int = 1, fmt: str = E4
-) -> list[str]:
-    held = checked(histogram_of(as_format(x, "bfloat16"), heads), "x")
-    made = Effects(held, recipe_named(SGLANG if fmt == E4Z else VLLM), fmt)
-    found = [finding.kind for finding in judge_part("layer", "k", made, given, scale).findings]
-    assert set(found) <= KINDS.keys()
-    return found
-
-
-def test_every_finding_of_a_part() -> None:
-    x = noise(8192, 1).reshape(64, 128).astype(np.float32)
-    good = float(np.abs(x).max() / 448)
-    assert kinds(x, good) == []
-    assert kinds(x, 1.0, given=None) == ["unity is harmless here"]
-    assert kinds(x * 2000, 1.0, given=None) == ["clips", "needs a scale"]
-    assert kinds(x * np.float32(1 / 2000), 1.0, given=None) == ["flushes", "needs a scale"]
-    assert kinds(x, good / 16) == ["clips", "the scale is off"]
-    assert kinds(x * 2000, 1.0, fmt=E4Z) == ["loses", "needs a scale"]
-    assert kinds(x, None) == []
-    x[0, 0] = np.nan
-    assert kinds(x, good) == ["not finite"]
-    spread: Array = np.exp2(-(np.arange(8192.0) % 31)).astype(np.float32).reshape(64, 128)
-    assert kinds(spread, 1.0) == ["flushes"]
-
-
-def test_a_format_that_cannot() -> None:
-    """One element is 600 times the others: int8 has no step for them, whatever the scale. e4m3 has."""
-    x = noise(4096, 1).reshape(32, 128).astype(np.float32) * np.float32(0.5)
-    x[0, 0] = 300
-    found = {}
-    for recipe, fmt in (("vllm.int8_static_tensor", "int8"), (VLLM, E4)):
-        made = Effects(histogram_of(as_format(x, "bfloat16")), recipe_named(recipe), fmt)
-        found[fmt] = [f.kind for f in judge_part("layer", "k", made, 0.5, made.by_amax).findings]
-    assert found == {"int8": ["flushes", "no scale helps"], E4: []}
-
-
-def test_heads_that_one_scale_does_not_fit() -> None:
-    """The smallest normal value under the scale of amax 448 is 2^-6: a head needs 8 of them, 0.125."""
-    x = noise(64 * 128, 1).reshape(64, 128).astype(np.float32)
-    x /= np.abs(x).max()
-    x[0, :32] = 448
-    for largest, found in ((0.126, []), (0.124, ["a scale per head"])):
-        x[:, 96:] *= np.float32(largest / np.abs(x[:, 96:]).max())
-        assert [k for k in kinds(x, 1.0, heads=4) if k == "a scale per head"] == found
-    x[:, 96:] = 0
-    assert "a scale per head" not in kinds(x, 1.0, heads=4), "a head of zeros needs no scale"
-
-
-def test_one_scale_a_head() -> None:
-    x = noise(64 * 128, 1).reshape(64, 128).astype(np.float32)
-    amax = np.abs(x.astype(ml_dtypes.bfloat16).astype(np.float32)).reshape(64, 4, 32).max(axis=(0, 2))
-    fits = tuple(float(a) / 448 for a in amax)
-    assert kinds(x, fits, heads=4) == ["not judged"]
-    assert kinds(x, (fits[0] / 1.035, *fits[1:]), heads=4) == ["not judged"], "464 / 448 is 1.0357"
-    assert kinds(x, (fits[0] / 1.037, *fits[1:]), heads=4) == ["clips"]
-    assert kinds(x, fits[:2], heads=4) == ["not judged"]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (2.0, "doubled for FNUZ"),
-        (1 / 128, "calibrated for e5m2's largest value"),
-        (1 / 448.0, "divided by 448 twice"),
-        (None, "reciprocal"),
-    ],
-)
-def test_a_scale_that_is_off_is_recognised(wrong: float | None, said: str) -> None:
-    x = noise(8192, 1).reshape(64, 128).astype(np.float32) * np.float32(2.0**-7 if wrong == 2.0 else 1)
-    held = Effects(
-        histogram_of(as_format(x, "bfloat16")),
-        recipe_named("vllm.int8_static_tensor" if wrong == 2.0 else VLLM),
-        "int8" if wrong == 2.0 else E4,
-    )
-    scale = held.by_amax * wrong if wrong else 1 / held.by_amax
-    (off,) = [f.said for f in judge_part("layer", "k", held, scale, scale).findings if f.kind == "the scale is off"]
-    assert said in off
 
 
 def test_effects_add_up() -> None:

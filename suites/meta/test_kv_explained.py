@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import doctest
+import re
 
 import pytest
 
 from narrowgauge.command.caches import CACHES, FACTS
+from narrowgauge.contracts.operations import Claim
+from narrowgauge.reference.judge import check_claim
+from narrowgauge.reference.kv.caches import CACHES as KEPT
 from narrowgauge.reference.kv.flag import SCALES, WRITERS
 from narrowgauge.reference.kv.flags import FLAGS
 from narrowgauge.reference.kv.guards import GIVEN, METHODS, RULES, WARNINGS
@@ -107,3 +111,19 @@ def test_what_the_page_computes() -> None:
     found = doctest.testfile(str(kv_pages.PAGE), module_relative=False)
     assert found.attempted > 6
     assert found.failed == 0
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_cache_of_the_catalogue(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Parts, buffers with axes, padding, and claims that can be claimed."""
+    text, data = said(["explain", name], capsys), as_json(["explain", name], capsys)
+    cache = KEPT[name]
+    assert (data.get("cache") or data)["buffers"][0]["name"] == cache.buffers[0].name
+    assert all(f"{buffer.name} " in text for buffer in cache.buffers)
+    for claim in re.findall(r"(?:kv_write|kv_read|attend)/[^ ,]+", text):
+        check_claim(Claim.parse(claim))
+    attended = {"v", "latent"} & {part.name for part in cache.parts} and "hadamard" not in {
+        p.first for p in cache.parts
+    }
+    assert (f"attend/{name}/" in text) == bool(attended)
+    assert ("slot 0" if cache.slots.startswith("zero") else "any negative slot") in text

@@ -79,6 +79,24 @@ def test_rows_of_656_bytes(fault: str) -> None:
     np.testing.assert_array_equal(decode_values(got["rope"].low), rope)
 
 
+def test_pages_of_codes_and_then_scales() -> None:
+    """64 rows of 128 codes, then 64 scales; taken for 64 rows of 132 bytes."""
+    random = np.random.default_rng(6)
+    codes = random.integers(0, 0x7F, (PAGE, 128)).astype(np.uint8)
+    scale = (2.0 ** random.integers(-6, 6, (PAGE, 1))).astype(np.float32)
+    given = {"k_scale": float32(scale), "table": int32([[0]]), "lengths": int32([PAGE]), "sizes": int32([1, PAGE])}
+    claim, x = Claim.parse(f"kv_read/vllm.indexer/{E4}/float32"), Input(E4, codes, given)
+    memory = np.concatenate([codes.ravel(), scale.view(np.uint8).ravel()])
+    for rows, got in (
+        ((codes, scale.view(np.uint8)), expected(claim, x)),
+        (np.split(memory.reshape(PAGE, 132), [128], axis=1), wrongly("kv_layout.rows_for_pages", claim, x)),
+    ):
+        numbers = np.ascontiguousarray(rows[1]).view(np.float32)
+        with np.errstate(all="ignore"):
+            want = decode_values(Coded(E4, np.ascontiguousarray(rows[0]))).astype(np.float32) * numbers
+        np.testing.assert_array_equal(decode_values(got["k"].low).astype(np.float32), want)
+
+
 def test_places_and_heads_of_scales_exchanged() -> None:
     """Two heads of one column, code 1 everywhere: what is read is the map of scales."""
     ones = Coded(E4, np.full((16, 2), 0x38, np.uint8))
@@ -203,6 +221,14 @@ def test_attention_by_a_plain_softmax(fault: str) -> None:
     assert within(got.low, got.high, want).all()
     if fault:
         assert not within(right.low, right.high, want).all()
+
+
+def test_a_page_that_is_full_has_no_token_behind_it() -> None:
+    claim, x = attending(numbers())
+    full = Input(x.format, x.data, {**x.given, "lengths": int32([8])})
+    right = expected(claim, full)["output"]
+    for fault in ("kv_attention.masked_token_counted", "kv_attention.rest_of_page_counted"):
+        np.testing.assert_array_equal(wrongly(fault, claim, full)["output"].low.data, right.low.data)
 
 
 def test_another_scale_of_softmax() -> None:

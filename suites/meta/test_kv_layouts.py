@@ -20,7 +20,7 @@ from narrowgauge.reference.kv.pages import Matrix, image, matrices_in, shape_of,
 from narrowgauge.reference.noise import scrambled
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.suites.meta import kv_cache_pages, second_caches
-from narrowgauge.suites.meta.second_caches import Cut, Map, Where
+from narrowgauge.suites.meta.second_kv_places import Cut, Map, Where
 
 pytestmark = pytest.mark.meta
 
@@ -228,7 +228,7 @@ def test_the_page_says_what_is_declared() -> None:
     assert page.split(kv_cache_pages.MARK)[1] == kv_cache_pages.below(), "run the module kv_cache_pages"
     for name, shape in (
         ("vllm.interleaved_copy", "`k_cache` codes [pages, heads, width/x, block, x]; `v_cache` codes [pages, heads,"),
-        ("vllm.fp8_ds_mla", "latent [pages, block, 512] \\| latent_scale [pages, block, 4] \\| rope [pages, block, 64]"),
+        ("vllm.fp8_ds_mla", "[pages, block, 512] \\| latent_scale [pages, block, 4] \\| rope [pages, block, 64]"),
         ("sglang.mxfp8", "`*_scale_cache` float8_e8m0fnu [pages, heads, 32, block/32, width/32]"),
     ):  # fmt: skip
         assert shape in next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
