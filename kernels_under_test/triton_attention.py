@@ -25,7 +25,7 @@ from narrowgauge.kernels_under_test.triton_steps import bits, over, real, to_bfl
 from narrowgauge.kernels_under_test.triton_tiling import elements_of
 
 #: tokens of a block, and query heads of a program
-TOKENS, HEADS = (64, 64) if INTERPRETED else (8, 4)
+TOKENS, HEADS = (16, 64) if INTERPRETED else (8, 4)
 
 
 @triton.jit

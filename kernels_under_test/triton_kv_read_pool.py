@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FP4
+from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FLOAT32, FP4
 from narrowgauge.kernels_under_test.kv_places import flat, hnd, interleaved_scales, swizzled
 from narrowgauge.kernels_under_test.triton_kv_gather import read
 from narrowgauge.kernels_under_test.triton_kv_parts import Part
@@ -34,7 +34,7 @@ def triton_soft_kv_read_fp4_block16(
     return read(parts, format, block_table, seq_lens)
 
 
-@soft("sglang.nvfp4", FP4)
+@soft("sglang.nvfp4", FP4, FLOAT32)
 def triton_soft_kv_read_pool_nvfp4(
     x, format, source, v_cache, k_scale_cache, v_scale_cache, block_table, seq_lens, k_global_scale, v_global_scale,
     block_size,
