@@ -50,7 +50,7 @@ def attended(query, keys, values, lengths, format, scale, cap=0.0, weights=torch
 @attending(Attend("vllm.flash_fp8"))
 def torch_attend_sdpa(x, format, source, query, v_cache, block_table, seq_lens, k_scale, v_scale, softmax_scale):
     slots = places(nhd(x), block_table, seq_lens)
-    keys, values = (given(n, nhd(c), s, slots, "float32") for n, c, s in (("k", x, k_scale), ("v", v_cache, v_scale)))
+    keys, values = given("k", nhd(x), k_scale, slots, "float32"), given("v", nhd(v_cache), v_scale, slots, "float32")
     return attended(query, keys, values, seq_lens, format, softmax_scale, attend=by_torch)
 
 
@@ -59,7 +59,7 @@ def torch_attend_capped(
     x, format, source, query, v_cache, block_table, seq_lens, k_scale, v_scale, softmax_scale, soft_cap
 ):
     slots = places(nhd(x), block_table, seq_lens)
-    keys, values = (given(n, nhd(c), s, slots, "float32") for n, c, s in (("k", x, k_scale), ("v", v_cache, v_scale)))
+    keys, values = given("k", nhd(x), k_scale, slots, "float32"), given("v", nhd(v_cache), v_scale, slots, "float32")
     return attended(query, keys, values, seq_lens, format, softmax_scale, soft_cap, torch.bfloat16)
 
 

@@ -6,10 +6,8 @@ import torch
 
 from narrowgauge.kernels_under_test.hadamard_signs import signs_of
 from narrowgauge.kernels_under_test.kv_checks import check_scale, check_sequences
-from narrowgauge.kernels_under_test.kv_places import block_of, in_words, index_of, width_of
+from narrowgauge.kernels_under_test.kv_places import block_of, in_words, index_of
 
-#: elements that are worked on at once
-PIECE = 1 << 17
 #: the values of the codes of formats that torch has no type for
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 TABLES = {"float4_e2m1fn": (*_E2M1, *(-v for v in _E2M1)), "uint4": tuple(range(16))}
@@ -56,16 +54,12 @@ def given(name, view, scale, slots, format):
     """Codes of 8 bits under a scale that is given: one, or one of each head. There are so few that a table has the
     values of all."""
     check_scale(f"{name}_scale", scale, 1, view.shape[3])
-    every = torch.arange(256, dtype=torch.uint8, device=view.device).view(view.dtype)
-    table = (every.float() * scale[:, None]).to(getattr(torch, format)).flatten()
-    first = 256 * torch.arange(len(scale), dtype=torch.int32, device=view.device)[:, None]
-    values = torch.empty(len(slots), view.shape[3], width_of(view), dtype=table.dtype, device=view.device)
-    at_once = max(1, PIECE // max(view.shape[3] * width_of(view), 1))
-    for few, to in zip(slots.split(at_once), values.split(at_once), strict=True):
-        codes = tokens_of(view, few).view(torch.uint8).int()
-        codes += first
-        torch.index_select(table, 0, codes.flatten(), out=to.flatten())
-    return values
+    codes = tokens_of(view, slots).view(torch.uint8).int()
+    every = torch.arange(256, dtype=torch.uint8, device=codes.device).view(view.dtype)
+    table = (every.float() * scale[:, None]).to(getattr(torch, format))
+    if len(scale) > 1:
+        codes += 256 * torch.arange(len(scale), dtype=torch.int32, device=codes.device)[:, None]
+    return table.flatten().index_select(0, codes.flatten()).view(codes.shape)
 
 
 def less_hidden_zero(view, scales, slots, source):
