@@ -1,5 +1,5 @@
-"""Wrong kernels on caches, most of them from public reports, all by somebody who had not seen the faults: each is
-caught by a case of the smoke depth, and named."""
+"""Wrong kernels on caches, most of them from public reports, by somebody who had not seen the faults (``kv_more``
+apart): each is caught by a case of the smoke depth, and named where a name stands here."""
 
 from __future__ import annotations
 
@@ -61,14 +61,25 @@ NAMED = {
     "kv_triton_spills": "",
     "kv_triton_takes_slot_0_for_padding": "kv_slot.zero_is_padding",
     "kv_triton_row_of_the_table": "",
+    "kv_more_leaves_the_last_token_out": "kv_slot.last_token_missing",
+    "kv_more_skips_minus_one_alone": "kv_slot.only_minus_one_is_padding",
+    "kv_more_reads_the_first_row_of_the_table": "kv_page.of_the_first_sequence",
+    "kv_more_leaves_the_place_out": "kv_page.places_left_out",
+    "kv_more_does_not_pack": "kv_layout.not_packed",
 }
-FILES = {"writer": "kv_writers", "reader": "kv_readers", "attention": "kv_attention", "triton": "kv_triton"}
+FILES = {
+    "writer": "kv_writers",
+    "reader": "kv_readers",
+    "attention": "kv_attention",
+    "triton": "kv_triton",
+    "more": "kv_more",
+}
 
 
 @pytest.fixture(scope="module")
 def devices() -> Iterator[dict[str, Device]]:
     host, interpreter = discovery.host(), discovery.interpreter()
-    yield {"writer": host, "reader": host, "attention": host, "triton": interpreter}
+    yield dict.fromkeys(("writer", "reader", "attention", "more"), host) | {"triton": interpreter}
     host.close()
     interpreter.close()
 
