@@ -184,7 +184,7 @@ def place_of(page, place, head, column, strides, PLACES: tl.constexpr, COLUMNS: 
 
 @triton.jit
 def elements_at(part, page, place, head, column, mask, FORM: tl.constexpr):
-    """float32 values of a part, 0 where ``mask`` is not: nothing is loaded there."""
+    """float32 values of a part; where ``mask`` is not, nothing is loaded, and codes and scales of 0 make 0."""
     offset = place_of(page, place, head, column // FORM[0], part[1], FORM[1], FORM[2])
     code = tl.load(part[0] + offset, mask, other=0).to(tl.int32)
     if FORM[0] == 2:
@@ -199,4 +199,4 @@ def elements_at(part, page, place, head, column, mask, FORM: tl.constexpr):
             scale = FORM[7](tl.load(part[2] + where, mask, other=0).to(tl.int32))
     if part[4] is not None:
         whole = tl.load(part[4])
-    return tl.where(mask, FORM[8](FORM[6](code), scale, whole), 0.0)
+    return FORM[8](FORM[6](code), scale, whole)
