@@ -134,7 +134,7 @@ def token_head_int4(part):
 
 def ds_mla(part):
     x, amax = grouped(part)
-    fraction, exponent = torch.frexp((amax / 448.0).clamp(min=1e-4))
+    fraction, exponent = torch.frexp((amax / torch.finfo(torch.float8_e4m3fn).max).clamp(min=1e-4))
     scale = torch.ldexp(torch.ones_like(amax), exponent - (fraction == 0.5).int())  # up to a power of two, exactly
     scale = torch.where(amax.isinf(), amax, scale)
     return held(x / scale, part.format).flatten(2), scale.flatten(2)
