@@ -115,7 +115,10 @@ def test_the_picture(kv_file: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_the_manual_has_every_finding() -> None:
     """docs/kv.md has the table of findings, their levels and meanings, and the thresholds as they are."""
-    text = (Path(__file__).parents[2] / "docs" / "kv.md").read_text()
+    page = Path(__file__).resolve().parents[2] / "docs" / "kv.md"
+    if not page.exists():
+        pytest.skip("the package is installed without docs/")
+    text = page.read_text()
     for kind, (level, meaning) in KINDS.items():
         assert f"| {kind} | {level} | {meaning} |" in text
     for threshold in THRESHOLDS.values():

@@ -66,6 +66,8 @@ NAMED = {
     "kv_more_reads_the_first_row_of_the_table": "kv_page.of_the_first_sequence",
     "kv_more_leaves_the_place_out": "kv_page.places_left_out",
     "kv_more_does_not_pack": "kv_layout.not_packed",
+    "kv_more_ignores_the_mapping": "kv_slot.mapping_ignored",
+    "kv_more_reads_the_first_page_over_and_over": "kv_page.first_page_for_all",
 }
 FILES = {
     "writer": "kv_writers",

@@ -98,7 +98,10 @@ def test_who_gives_what_beyond_448() -> None:
     assert saturating.of_infinity == 448
     clamped = by_name["amd_native_clamped"]
     assert (clamped.stretches[-1].gives, str(clamped.of_infinity)) == (448, "nan")
-    assert len(at_the_top(E4)) == 3
+    upward = by_name["e4m3_ceil"]  # every number above 416 becomes 448
+    assert [(s.low, s.high, s.gives) for s in upward.stretches][:1] == [(400, 416, 416)]
+    assert upward.stretches[-1].gives == 448
+    assert len(at_the_top(E4)) == 4
     assert sum(len(lane.names) for lane in at_the_top(E4)) == len(by_name)
 
 

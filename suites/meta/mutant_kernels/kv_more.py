@@ -60,3 +60,17 @@ def kv_more_does_not_pack(x, format, v, slot_mapping, k_cache, v_cache, k_scale,
     heads, width = x.shape[1:]
     rows = [cache.view(torch.uint8).view(cache.shape[0], block_size, heads, width) for cache in (k_cache, v_cache)]
     written(x, v, slot_mapping, rows, (k_scale, v_scale), block_size)
+
+
+@kernel(WRITE, E4, WIDE)
+def kv_more_ignores_the_mapping(x, format, v, slot_mapping, k_cache, v_cache, k_scale, v_scale, block_size):
+    """Token i goes to slot i, unless it is padding."""
+    slots = torch.where(slot_mapping < 0, slot_mapping, torch.arange(len(x), dtype=torch.int32))
+    written(x, v, slots, (k_cache, v_cache), (k_scale, v_scale), block_size)
+
+
+@kernel(READ, WIDE, E4)
+def kv_more_reads_the_first_page_over_and_over(x, format, v_cache, block_table, seq_lens, k_scale, v_scale, block_size):
+    """The number of the page in its sequence is not added to the address of the table."""
+    table = block_table[:, :1].expand(block_table.shape)
+    return read(x, v_cache, table, seq_lens, k_scale, v_scale, block_size)
