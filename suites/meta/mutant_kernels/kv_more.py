@@ -13,8 +13,10 @@ WRITE, READ, E4, WIDE = KvWrite("vllm.flash_fp8"), KvRead("vllm.flash_fp8"), ["f
 
 def written(x, v, slots, caches, scales, block_size):
     """Both parts under their scales."""
-    encode = [lambda y, s=s: saturated(y / s) for s in scales]
-    write_fp8(x, v, slots, *caches, block_size, *encode)
+    (k_cache, v_cache), (k_scale, v_scale) = caches, scales
+    write_fp8(
+        x, v, slots, k_cache, v_cache, block_size, lambda y: saturated(y / k_scale), lambda y: saturated(y / v_scale)
+    )
 
 
 @kernel(WRITE, E4, WIDE)
