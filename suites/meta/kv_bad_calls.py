@@ -7,15 +7,14 @@ Triton's interpreter, torch ones on the CPU.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from narrowgauge.suites.meta.kv_bad_sets import Call, tell
 
 if TYPE_CHECKING:  # who imports this module is not to load torch
     import torch
 
-Call = dict[str, Any]
 TOKENS, HEADS, WIDTH, PAGES, BLOCK = 5, 2, 64, 3, 16
 
 
@@ -200,41 +199,7 @@ RIGHT: dict[str, Callable[[Call], Call]] = {
         n: t[:0] for n, t in call.items() if n in ("x", "v", "rope", "slot_mapping", "positions")
     },
 }
-CACHES = ("k_cache", "v_cache", "kv_cache", "k_scale_cache", "v_scale_cache")
-
-
-def outcome(function: Callable[..., None], call: Call) -> dict[str, Any]:
-    """What a call raises, and whether a byte of its caches is another one then."""
-    import torch
-
-    caches = {name: call[name] for name in CACHES if name in call}
-    before = {name: value.clone().view(torch.uint8) for name, value in caches.items()}
-    raised = ""
-    try:
-        function(**call)
-    except Exception as error:
-        raised = f"{type(error).__name__}: {error}"
-    changed = [name for name, value in caches.items() if not torch.equal(value.view(torch.uint8), before[name])]
-    return {"raised": raised, "changed": changed}
-
-
-def outcomes() -> Iterator[tuple[str, dict[str, Any]]]:
-    """``kernel/what is wrong`` and what came of it."""
-    import torch
-
-    calls = good()
-    for name, change in RIGHT.items():
-        for kernel in EVERY:
-            if kernel != "native":  # Triton's interpreter converts wrongly; nothing of it is compared here
-                function, call = calls[kernel]
-                fresh = {n: t.clone() if isinstance(t, torch.Tensor) else t for n, t in call.items()}
-                yield f"{kernel}/{name}", outcome(function, {**fresh, **change(fresh)})
-    for name, (kernels, change) in WRONG.items():
-        for kernel in kernels:
-            function, call = calls[kernel]
-            yield f"{kernel}/{name}", outcome(function, {**call, **change(call)})
 
 
 if __name__ == "__main__":
-    os.environ["TRITON_INTERPRET"] = "1"
-    print(json.dumps(dict(outcomes())))
+    tell(good, RIGHT, WRONG, EVERY)

@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from narrowgauge.suites.meta.kv_bad_calls import (
@@ -17,13 +15,13 @@ from narrowgauge.suites.meta.kv_bad_calls import (
     PAGED,
     PAGES,
     WIDTH,
-    Call,
     by,
     given,
     ones,
     set_to,
     zeros,
 )
+from narrowgauge.suites.meta.kv_bad_sets import Call, tell
 
 SEQUENCES, QUERIES = 2, 4
 
@@ -140,37 +138,5 @@ RIGHT: dict[str, Callable[[Call], Call]] = {
 }
 
 
-def outcome(function: Callable[..., Any], call: Call) -> dict[str, Any]:
-    """What a call raises, and what it changes of what it is given."""
-    import torch
-
-    def raw(value: Any) -> Any:
-        return value.contiguous().view(-1).view(torch.uint8)
-
-    tensors = {name: value for name, value in call.items() if isinstance(value, torch.Tensor)}
-    before = {name: raw(value).clone() for name, value in tensors.items()}
-    raised = ""
-    try:
-        function(**call)
-    except Exception as error:
-        raised = f"{type(error).__name__}: {error}"
-    return {"raised": raised, "changed": [n for n, t in tensors.items() if not torch.equal(raw(t), before[n])]}
-
-
-def outcomes() -> Iterator[tuple[str, dict[str, Any]]]:
-    """``kernel/what is wrong`` and what came of it."""
-    calls = good()
-    for name, change in RIGHT.items():
-        for kernel in EVERY:
-            if kernel != "native":  # Triton's interpreter converts wrongly; nothing of it is compared here
-                function, call = calls[kernel]
-                yield f"{kernel}/{name}", outcome(function, {**call, **change(call)})
-    for name, (kernels, change) in WRONG.items():
-        for kernel in kernels:
-            function, call = calls[kernel]
-            yield f"{kernel}/{name}", outcome(function, {**call, **change(call)})
-
-
 if __name__ == "__main__":
-    os.environ["TRITON_INTERPRET"] = "1"
-    print(json.dumps(dict(outcomes())))
+    tell(good, RIGHT, WRONG, EVERY)

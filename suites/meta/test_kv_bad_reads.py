@@ -3,16 +3,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
-import sys
-from functools import cache
-from typing import Any
-
 import pytest
 
 from narrowgauge.devices.discovery import has_triton
+from narrowgauge.suites.meta.kv_bad_sets import not_refused, of, told
 from narrowgauge.suites.meta.marks import needs_torch
 
 pytestmark = [
@@ -21,6 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not has_triton(), reason="triton is not installed: its kernels cannot be called"),
 ]
 
+MODULE = "kv_bad_reads"
 #: what is wrong -> what the message says of it
 SAYS = {
     "page_beyond": r"block_table\[0, 1\] is 3; expected a page from 0 to 2",
@@ -58,33 +53,15 @@ SAYS = {
 RIGHT = ("as_it_is", "page_that_is_not_used", "no_tokens", "no_sequences", "of_64_bits")
 
 
-@cache
-def outcomes() -> dict[str, dict[str, Any]]:
-    """What came of every call, by ``kernel/what is wrong``."""
-    command = [sys.executable, "-m", "narrowgauge.suites.meta.kv_bad_reads"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    found: dict[str, dict[str, Any]] = json.loads(done.stdout)
-    return found
-
-
-def of(name: str) -> dict[str, dict[str, Any]]:
-    return {call: came for call, came in outcomes().items() if call.split("/")[1] == name}
-
-
 def test_every_wrong_call_is_told_of() -> None:
-    assert {call.split("/")[1] for call in outcomes()} == {*SAYS, *RIGHT}
+    assert {call.split("/")[1] for call in told(MODULE)} == {*SAYS, *RIGHT}
 
 
 @pytest.mark.parametrize("name", SAYS)
 def test_a_bad_call_is_refused_and_changes_nothing(name: str) -> None:
-    wrong = {
-        call: came
-        for call, came in of(name).items()
-        if came["changed"] or not re.match(f"ValueError: ({SAYS[name]})", came["raised"])
-    }
-    assert wrong == {}
+    assert not_refused(MODULE, name, SAYS[name]) == {}
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_call_is_not_refused(name: str) -> None:
-    assert {call: came for call, came in of(name).items() if came["raised"] or came["changed"]} == {}
+    assert {call: came for call, came in of(MODULE, name).items() if came["raised"] or came["changed"]} == {}
