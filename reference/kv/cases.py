@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from narrowgauge.contracts.cache import Cache
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
@@ -66,6 +67,12 @@ def suited(shape: Shape) -> Callable[[Claim], bool]:
     return lambda claim: _suits(shape, claim)
 
 
+def _has_values_apart(cache: Cache) -> bool:
+    """Whether V may be narrower than K: of a buffer that holds both, nobody could tell how wide each is."""
+    together = any({"k", "v"} <= {field.of for field in buffer.fields} for buffer in cache.buffers)
+    return [part.name for part in cache.parts] == ["k", "v"] and not together
+
+
 def _suits(shape: Shape, claim: Claim) -> bool:
     paged = paged_behaviour(claim)
     assert isinstance(claim.contract, OfCache)
@@ -74,7 +81,7 @@ def _suits(shape: Shape, claim: Claim) -> bool:
         return False
     if shape.of_heads and all(part.columns for part in cache.parts):
         return False
-    if shape.value_width and [part.name for part in cache.parts] != ["k", "v"]:
+    if shape.value_width and not _has_values_apart(cache):
         return False
     if shape.unused == "negative" and paged.slots.padding != "zero":  # vLLM leaves old pages there, SGLang -1
         return False
