@@ -15,7 +15,7 @@ from narrowgauge.reference.faults import reading
 from narrowgauge.reference.faults.fault import PagedFault
 from narrowgauge.reference.faults.kv_edits import PagedEdit, Paging, gathering, paging
 from narrowgauge.reference.interval import Expected, Interval, tensor_outputs
-from narrowgauge.reference.kv.call import Numbers, rows_of, sizes_of
+from narrowgauge.reference.kv.call import Numbers, key_width, rows_of, sizes_of
 from narrowgauge.reference.kv.outputs import gathered
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.rule import Attention
@@ -133,7 +133,7 @@ def _heads_in_turn(columns: int, x: Input, width: int) -> npt.NDArray[np.intp]:
 
 def _key_width(paged: Paged, x: Input) -> int:
     heads = sizes_of(x.given).heads
-    return sum(v.shape[1] for n, v in rows_of(paged, x).items() if n != "v") // heads
+    return key_width({name: value.shape[1] for name, value in rows_of(paged, x).items()}, heads)
 
 
 def _dealt(paged: Paged, x: Input) -> Coded:

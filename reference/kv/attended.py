@@ -16,7 +16,7 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.kv.arithmetic import F64
 from narrowgauge.reference.kv.attention import attend, rounded
-from narrowgauge.reference.kv.call import Numbers, places_of, query_of, rows_of, sizes_of
+from narrowgauge.reference.kv.call import Numbers, key_width, places_of, query_of, rows_of, sizes_of
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.rule import Attention
 
@@ -58,9 +58,9 @@ def softmax_scale(contract: Attend, width: int) -> float:
 
 
 def _output_columns(query: Coded, rows: Mapping[str, Coded], heads: int) -> int:
-    keys = sum(value.shape[1] for name, value in rows.items() if name != "v") // heads
-    values = rows["v" if "v" in rows else "latent"].shape[1] // heads
-    return query.shape[1] // keys * values
+    columns = {name: value.shape[1] for name, value in rows.items()}
+    values = columns["v" if "v" in columns else "latent"] // heads
+    return query.shape[1] // key_width(columns, heads) * values
 
 
 def _scaled(behaviour: Behaviour, of_part: Input, heads: int) -> Scaled:

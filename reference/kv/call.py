@@ -176,6 +176,11 @@ def places_of(x: Coded) -> list[Numbers]:
     return found
 
 
+def key_width(columns: Mapping[str, int], heads: int) -> int:
+    """Columns of a head of a key: all parts but values are keys, side by side, of so many columns each."""
+    return sum(count for name, count in columns.items() if name != "v") // heads
+
+
 def query_of(paged: Paged, x: Coded) -> Coded:
     """The query of an attention. Raises ``BadInput`` where its heads are no multiple of the cache's."""
     assert isinstance(paged.contract, Attend)
@@ -183,8 +188,7 @@ def query_of(paged: Paged, x: Coded) -> Coded:
     if query is None or query.format != paged.format or query.data.ndim != 2:
         came = "nothing" if query is None else f"{query.format} {list(query.shape)}"
         raise BadInput(f"query: {came} came; expected {paged.format} [sequences, query heads × head size]")
-    keys = sum(rows.shape[1] for name, rows in rows_of(paged, x).items() if name in ("k", "latent", "rope"))
-    width = keys // sizes.heads
+    width = key_width({name: rows.shape[1] for name, rows in rows_of(paged, x).items()}, sizes.heads)
     if query.shape[1] % (width * sizes.heads):
         raise BadInput(
             f"query has {query.shape[1]} columns; expected a multiple of {sizes.heads} heads of {width}: query heads "

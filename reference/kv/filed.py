@@ -22,6 +22,7 @@ from narrowgauge.reference.kv.before import before_named
 from narrowgauge.reference.kv.call import (
     HELD,
     heads_of,
+    key_width,
     matrices_of,
     places_of,
     query_of,
@@ -117,8 +118,7 @@ def _given(paged: Paged, claim: Claim, extent: Extent) -> dict[str, Form]:
     if not isinstance(claim.contract, KvWrite):
         forms = {NAMES["table"]: Form("int32", (None, None)), NAMES["lengths"]: many}
         if isinstance(claim.contract, Attend):
-            width = sum(n // heads[name] for name, n in extent.columns.items() if name != "v")
-            forms["query"] = Form(claim.format, (None, None, width))
+            forms["query"] = Form(claim.format, (None, None, key_width(extent.columns, extent.heads)))
         return forms
     forms = {}
     for name, columns in extent.columns.items():

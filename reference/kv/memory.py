@@ -21,7 +21,7 @@ from narrowgauge.contracts.operations import Attend, Claim, KvWrite
 from narrowgauge.reference.behaviour import paged_behaviour
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.kv.attended import softmax_scale
-from narrowgauge.reference.kv.call import HELD, heads_of, matrices_of, rows_of, sizes_of
+from narrowgauge.reference.kv.call import HELD, heads_of, key_width, matrices_of, rows_of, sizes_of
 from narrowgauge.reference.kv.outputs import paged_outputs
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.pages import Matrix, Sizes, element_of, image, matrices_in
@@ -44,7 +44,7 @@ def to_memory(claim: Claim, x: Coded) -> Input:
     sent = {NAMES.get(n, n): _flat(n, v) for n, v in given.items() if n in NAMES or _is_static(n, matrices, paged)}
     if isinstance(claim.contract, Attend):
         query = given["query"]
-        width = sum(rows[n].shape[1] // heads_of(paged.cache.part(n), sizes) for n in rows if n != "v")
+        width = key_width({name: value.shape[1] for name, value in rows.items()}, sizes.heads)
         sent["query"] = Coded(query.format, query.data.reshape(query.shape[0], query.shape[1] // width, width))
     if writes:
         first, *others = [_by_heads(paged, name, value, sizes) for name, value in rows.items()]
@@ -88,8 +88,8 @@ def in_memory(claim: Claim, x: Coded) -> InMemory:
         return InMemory(buffers, x.shape, (), tuple(buffers), numbers, ("x", *others), tuple(buffers))
     outputs = ["output"] if isinstance(claim.contract, Attend) else [name for name, _ in paged.parts]
     if isinstance(claim.contract, Attend):
-        keys = sum(matrices[name].columns // matrices[name].heads for name, _ in paged.parts if name != "v")
-        numbers |= {"softmax_scale": softmax_scale(claim.contract, keys), "soft_cap": claim.contract.soft_cap}
+        width = key_width({name: matrices[name].columns for name, _ in paged.parts}, sizes.heads)
+        numbers |= {"softmax_scale": softmax_scale(claim.contract, width), "soft_cap": claim.contract.soft_cap}
     far = ("x", *list(buffers)[1:])
     return InMemory(dict.fromkeys(outputs, claim.format), x.shape, (), (), numbers, (), far)
 

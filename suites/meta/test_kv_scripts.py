@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from narrowgauge.contracts.coded import Input
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.inputs import case_named
@@ -98,13 +96,6 @@ def owners(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("owners") / "owners.py"
     path.write_text(OWNERS_FILE)
     return path
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Device]:
-    device = discovery.host()
-    yield device
-    device.close()
 
 
 @pytest.fixture(scope="module")
