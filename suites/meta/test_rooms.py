@@ -19,6 +19,7 @@ PACKAGE = Path(narrowgauge.__file__).parent
 ALLOWED: dict[str, set[str]] = {
     "contracts": {"numpy"},
     "reference": {"narrowgauge.contracts", "numpy"},
+    "checkpoints": {"narrowgauge.contracts", "narrowgauge.reference", "narrowgauge.devices", "numpy"},
     "golden": {"narrowgauge.contracts", "narrowgauge.reference", "numpy", "safetensors"},
     "kernels_under_test": {"narrowgauge", "narrowgauge.contracts", "torch", "triton", "numpy", "ml_dtypes", "gfloat"},
     "devices": {"narrowgauge", "narrowgauge.contracts", "numpy"},
