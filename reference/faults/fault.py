@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from narrowgauge.reference.behaviour import Behaviour
+from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.faults.edits import Edit
 from narrowgauge.reference.kv.paged import Paged
 
@@ -25,7 +27,9 @@ class Fault:
 
     def applied_to(self, behaviour: Any) -> Any:
         """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part."""
-        return behaviour.with_parts(self.edit) if isinstance(behaviour, Paged) else self.edit(behaviour)
+        if isinstance(behaviour, Paged):
+            return behaviour.with_parts(self.edit)
+        return self.edit(behaviour) if isinstance(behaviour, Behaviour) else None
 
 
 @dataclass(frozen=True)
@@ -45,5 +49,22 @@ class PagedFault:
         return self.edit(behaviour) if isinstance(behaviour, Paged) else None
 
 
-#: of a quantizer, reader or cast; or of a kernel on a cache
-AnyFault = Fault | PagedFault
+@dataclass(frozen=True)
+class ConversionFault:
+    """A mistake of a converter of checkpoints."""
+
+    name: str
+    code: str
+    edit: Callable[[Converting], Converting | None]
+    symptom: str
+    cause: str
+    reports: tuple[str, ...]
+    across_rows: bool = True
+
+    def applied_to(self, behaviour: Any) -> Any:
+        """The faulty behaviour, or None where this fault cannot exist."""
+        return self.edit(behaviour) if isinstance(behaviour, Converting) else None
+
+
+#: of a quantizer, reader or cast; of a kernel on a cache; or of a converter
+AnyFault = Fault | PagedFault | ConversionFault

@@ -20,7 +20,7 @@ from narrowgauge.reference.faults.fault import Fault
 from narrowgauge.reference.layouts import LAYOUTS
 from narrowgauge.reference.layouts.mapping import Array, grid, storage_shape
 from narrowgauge.reference.layouts.packing import memory_of, pack_grid, unpack_grid
-from narrowgauge.reference.memory import Packing, packing_named
+from narrowgauge.reference.packings import Packing, packing_named
 
 #: bytes in address order, layout, rows, columns -> the wrong bytes, or None where the fault cannot exist
 MemoryEdit = Callable[[Array, Layout, int, int], Array | None]
