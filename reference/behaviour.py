@@ -12,6 +12,7 @@ import numpy as np
 
 from narrowgauge.contracts.cache import Cache
 from narrowgauge.contracts.coded import Coded, Input, given_with
+from narrowgauge.contracts.conversion import Conversion
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import (
     Attend,
@@ -141,7 +142,16 @@ def converting_of(claim: Claim) -> Converting:
     assert isinstance(contract, Convert)
     conversion = catalogue.resolve(contract.conversion)
     conversion.check(claim.source, claim.format)
-    return Converting(conversion, claim.source, claim.format)
+    return Converting(conversion, claim.source, claim.format, _quantizer_of(conversion, claim.format))
+
+
+def _quantizer_of(conversion: Conversion, format_name: str) -> Behaviour | None:
+    """What quantizes a conversion's numbers, in the format in which they come to it; None where no step does."""
+    through = next((str(operands[1]) for name, *operands in conversion.steps if name == "values"), "float32")
+    for name, *operands in conversion.steps:
+        if name == "quantized":
+            return behaviour_of(Claim(Quantize(str(operands[0])), through, format_name))
+    return None
 
 
 def _check_attended(claim: Claim, cache: Cache) -> None:

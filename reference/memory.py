@@ -16,7 +16,6 @@ from narrowgauge.reference.behaviour import converting_of, recipe_of, resolved
 from narrowgauge.reference.convert import memory as convert_memory
 from narrowgauge.reference.form import shaped
 from narrowgauge.reference.kv import memory as kv_memory
-from narrowgauge.reference.layouts import storage_shape
 from narrowgauge.reference.packings import Packing, packing_named
 
 
@@ -44,8 +43,7 @@ def fits(claim: Claim, x: Coded) -> bool:
     """Whether the layouts of a claim have a place for matrices of these sizes."""
     try:
         for name, packing in packings(claim).items():
-            shape = x.shape if name == "codes" else _shape_beside(claim, x, name)
-            storage_shape(packing.layout, *(shape[::-1] if packing.transposed else shape))
+            packing.check_shape(x.shape if name == "codes" else _shape_beside(claim, x, name))
     except BadInput:
         return False
     return True

@@ -11,7 +11,15 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.layout import Layout, ZeroPoints
-from narrowgauge.reference.layouts import layout_named, pack, stored_zeros, unpack, zero_points_named, zeros_of
+from narrowgauge.reference.layouts import (
+    layout_named,
+    pack,
+    storage_shape,
+    stored_zeros,
+    unpack,
+    zero_points_named,
+    zeros_of,
+)
 
 #: written behind a layout: the matrix is packed as its transpose; a convention for zero points
 TRANSPOSED, CONVENTION = "^T", "~"
@@ -67,6 +75,10 @@ class Packing:
                 f"{whose}: layout {self.layout.name!r} holds codes of {self.layout.bits} bits; {name} is "
                 f"{format_name}, of {bits}"
             )
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Raise ``BadInput`` for a matrix that has no place in the layout."""
+        storage_shape(self.layout, *(shape[::-1] if self.transposed else shape))
 
     @property
     def element(self) -> str:

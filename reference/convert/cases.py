@@ -1,4 +1,4 @@
-"""Calls of converters that show mistakes: every code under scales of every kind, shards of unlike sizes, zeros that wrap.
+"""Calls of converters that show mistakes: every code under every kind of scale, unlike shards, zeros that wrap.
 
 Each block, shard and row has a number of its own, none of them 1 where it can be helped.
 """

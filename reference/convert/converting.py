@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.conversion import Conversion
+
+if TYPE_CHECKING:
+    from narrowgauge.reference.behaviour import Behaviour
 
 Buffers = dict[str, Coded]
 
@@ -18,6 +22,7 @@ class Converting:
     conversion: Conversion
     source: str
     format: str
+    quantizer: Behaviour | None = None  #: what quantizes the numbers, where the steps do that
     received: tuple[Callable[[Input], Input], ...] = ()  #: each changes what comes in
     after: tuple[Callable[[Buffers, Input], Buffers], ...] = ()  #: each changes the outputs
 

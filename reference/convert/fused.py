@@ -54,7 +54,7 @@ def _one_global(name: str, steps: tuple[Step, ...], source: str) -> Conversion:
 
 _DEFINED = "its own definition: what the codes stand for in float32, divided by the largest scale, rounded once"
 CONVERSIONS = (
-    _fused("requantize_to_largest", _DEFINED, "float32", "compressed_tensors.fp8_static_tensor", sentinel=False),
+    _fused("requantize_to_largest", _DEFINED, "float32", "plain.kv_fp8_tensor", sentinel=False),
     _fused("vllm.requantize_to_largest", f"{_VLLM}, run on a CPU", "float16", "vllm.fp8_static_tensor"),
     _fused(
         "vllm.requantize_to_largest_gpu",

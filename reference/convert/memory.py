@@ -110,9 +110,10 @@ def fits(conversion: Conversion, format_name: str, x: Coded) -> bool:
     """Whether blocks divide the codes, and the layouts of both sides have a place for these sizes."""
     try:
         to_memory(conversion, x)
+        like = shaped_outputs(conversion, format_name, x)
         for held in conversion.gives:
             if (packing := packed(held)) is not None:
-                packing.pack(shaped_outputs(conversion, format_name, x)[held.name])
+                packing.check_shape(like[held.name].shape)
     except BadInput:
         return False
     return True

@@ -28,7 +28,7 @@ def converted(converting: Converting, x: Coded) -> Buffers:
 def worked(converting: Converting, x: Input) -> Work:
     """All buffers after all steps."""
     taken = {FIRST: Coded(x.format, x.data), **x.given}
-    work = Work(converting.conversion, converting.format, taken, taken)
+    work = Work(converting.conversion, converting.format, taken, taken, converting.quantizer)
     for name, *operands in converting.conversion.steps:
         work = replace(work, held={**work.held, **STEPS[str(name)](work, *operands)})
     return work

@@ -13,11 +13,11 @@ from narrowgauge.contracts.conversion import FIRST
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import LESS_ZERO_POINT, OVER_GLOBAL, TIMES_GLOBAL, Blocks, Reader
-from narrowgauge.reference import policies, recipes
+from narrowgauge.reference import policies
 from narrowgauge.reference.convert.work import VALUES, WIDTHS, Work, widths_of
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.layouts import layout_named, pack, unpack
-from narrowgauge.reference.quantize import in_bands, quantize
+from narrowgauge.reference.quantize import in_bands
 from narrowgauge.reference.steps import run_chain
 
 Buffers = dict[str, Coded]
@@ -176,11 +176,15 @@ def numbers(work: Work) -> Buffers:
 
 
 def quantized(work: Work, recipe: str) -> Buffers:
-    """The values by a recipe of the catalogue, in the claim's format. A static scale is the one that is held."""
-    known = recipes.resolve(recipe)
-    given = {name: work.held[name] for name in known.inputs}
-    made = work.held[VALUES]
-    return quantize(Input(made.format, made.data, given), known, work.format)
+    """The values by a recipe of the catalogue, in the claim's format. A static scale is the one that is held.
+
+    It is run by the behaviour that the conversion's has for it: a fault of quantizers is made there.
+    """
+    quantizer, made = work.quantizer, work.held[VALUES]
+    assert quantizer is not None, recipe
+    assert quantizer.recipe is not None, recipe
+    given = {name: work.held[name] for name in quantizer.recipe.inputs}
+    return quantizer.run(Input(made.format, made.data, given))
 
 
 def one_global(work: Work) -> Buffers:
@@ -198,7 +202,7 @@ def one_global(work: Work) -> Buffers:
         number = to_float32(held[FIRST]) * np.repeat(exact, columns, axis=1)[:, : work.shape[1]]
         spread = np.repeat(under, columns, axis=1)[:, : work.shape[1]]
         ratio = np.where(spread == 0, np.float32(0), number / spread)
-    codes = cast(_float32(ratio), work.format, policies.resolve("ocp_saturate", work.format))
+    codes = cast(_float32(ratio), work.format, policies.resolve("ptx_satfinite", work.format))
     return {FIRST: codes, "scale": scale, "global_scale": _float32(np.full((1, 1), common))}
 
 

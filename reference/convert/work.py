@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from narrowgauge.contracts.conversion import FIRST, Conversion, Held
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.fast_codec import decode_values
+
+if TYPE_CHECKING:
+    from narrowgauge.reference.behaviour import Behaviour
 
 #: the matrix of numbers between reading and quantizing, and the rows of each fused shard
 VALUES, WIDTHS = "values", "widths"
@@ -26,6 +30,7 @@ class Work:
     format: str  #: of the codes that are given in the end
     taken: Mapping[str, Coded]
     held: Mapping[str, Coded]
+    quantizer: Behaviour | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -56,6 +56,14 @@ def _is_requantized(converting: Converting) -> bool:
     return any(name == "quantized" for name, *_ in converting.conversion.steps)
 
 
+def _keeps_format(converting: Converting) -> bool:
+    return converting.source == converting.format
+
+
+def _as_it_came(value: Coded, x: Input) -> Coded:
+    return Coded(value.format, x.data)
+
+
 def _through(format_name: str) -> ConversionEdit:
     def narrowed(found: Step) -> tuple[Step, ...]:
         return ((*found[:2], format_name, *found[3:]),)
@@ -115,7 +123,7 @@ FAULTS: tuple[ConversionFault, ...] = (
     ),
     ConversionFault(
         "convert.codes_not_requantized", "NOT-REQUANTIZED",
-        where(both(_is_requantized, gives("scale")), lambda c: giving_buffer(FIRST, lambda v, x: Coded(v.format, x.data))(c) if c.source == c.format else None),
+        where(both(_is_requantized, gives("scale"), _keeps_format), giving_buffer(FIRST, _as_it_came)),
         "weights are off by the ratio of the scales, up to 2 for powers of two",
         "the scale was changed and the codes were kept",
         ("transformers#47030", "sglang#28662"),
@@ -150,9 +158,7 @@ FAULTS: tuple[ConversionFault, ...] = (
     ),
     ConversionFault(
         "convert.scale_transposed", "SCALE-TRANSPOSED",
-        first(
-            where(lambda c: c.conversion.gives[0].per == "element", taking_buffer("scale", matrix(lambda m: m.T if m.shape[0] == m.shape[1] else m))),
-        ),
+        taking_buffer("scale", matrix(lambda m: m.T if m.shape[0] == m.shape[1] else m)),
         "blocks get the scales of other blocks",
         "the matrix of scales is read as its transpose",
         (),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.faults.edits import Edit
 from narrowgauge.reference.kv.paged import Paged
@@ -26,10 +25,14 @@ class Fault:
     across_rows: bool = False  #: what it does to a row depends on other rows: a cut of a matrix would not show it
 
     def applied_to(self, behaviour: Any) -> Any:
-        """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part."""
+        """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part; in a
+        conversion: in what quantizes there."""
+        if isinstance(behaviour, Converting):
+            edited = None if behaviour.quantizer is None else self.edit(behaviour.quantizer)
+            return None if edited is None else replace(behaviour, quantizer=edited)
         if isinstance(behaviour, Paged):
             return behaviour.with_parts(self.edit)
-        return self.edit(behaviour) if isinstance(behaviour, Behaviour) else None
+        return self.edit(behaviour)
 
 
 @dataclass(frozen=True)
