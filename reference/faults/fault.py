@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.faults.edits import Edit
+from narrowgauge.reference.faults.lifted import in_conversion
 from narrowgauge.reference.kv.paged import Paged
 
 
@@ -26,10 +27,9 @@ class Fault:
 
     def applied_to(self, behaviour: Any) -> Any:
         """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part; in a
-        conversion: in what quantizes there."""
+        conversion: in what quantizes there, or in a packed buffer."""
         if isinstance(behaviour, Converting):
-            edited = None if behaviour.quantizer is None else self.edit(behaviour.quantizer)
-            return None if edited is None else replace(behaviour, quantizer=edited)
+            return in_conversion(self.edit, behaviour)
         if isinstance(behaviour, Paged):
             return behaviour.with_parts(self.edit)
         return self.edit(behaviour)
