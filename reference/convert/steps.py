@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -124,9 +125,10 @@ def smallest(work: Work, name: str) -> Buffers:
     return {name: _float32(np.min(to_float32(work.held[name]), keepdims=True).reshape(1, 1))}
 
 
-def last(work: Work, name: str) -> Buffers:
-    """That of the last shard, as one."""
-    return {name: Coded(work.held[name].format, work.held[name].data[-1:])}
+def shard(work: Work, name: str, number: float) -> Buffers:
+    """That of one shard, as one."""
+    held = work.held[name]
+    return {name: Coded(held.format, held.data[[int(number)]])}
 
 
 def rounded(work: Work, name: str, format_name: str, policy: str = "") -> Buffers:
@@ -170,6 +172,16 @@ def values(work: Work, reader: str, through: str, scale: str = "scale") -> Buffe
     return {VALUES: made}
 
 
+def unscaled(work: Work, through: str) -> Buffers:
+    """The codes' own numbers, without any scale."""
+    return {VALUES: cast(work.held[FIRST], through, _IEEE)}
+
+
+def scaled_again(work: Work, through: str, scale: str = "scale") -> Buffers:
+    """The values multiplied by their scale once more."""
+    return values(replace(work, held={**work.held, FIRST: work.held[VALUES]}), "scale", through, scale)
+
+
 def numbers(work: Work) -> Buffers:
     """The codes are the values: nothing scales them."""
     return {VALUES: work.held[FIRST]}
@@ -206,9 +218,10 @@ def one_global(work: Work) -> Buffers:
     return {FIRST: codes, "scale": scale, "global_scale": _float32(np.full((1, 1), common))}
 
 
-def as_codes(work: Work, policy: str = "ieee") -> Buffers:
-    """The values are the codes, by a cast policy."""
-    return {FIRST: cast(work.held[VALUES], work.format, policies.resolve(policy, work.format))}
+def as_codes(work: Work, policy: str) -> Buffers:
+    """The values are the codes, by a cast policy, run as a quantizer is."""
+    assert work.quantizer is not None, policy
+    return {FIRST: work.quantizer.run(work.held[VALUES])["codes"]}
 
 
 # --- what is said beside ---------------------------------------------------------------------------------------------
@@ -235,7 +248,7 @@ STEPS: dict[str, Callable[..., Buffers]] = {
     step.__name__: step
     for step in (
         relabel, swap, plus, flip, transpose, part_rows, swizzle, taken_where_one_scale_came,
-        times, reciprocal, largest, smallest, last, rounded, copied, of_rows,
-        values, numbers, quantized, one_global, as_codes, group_index, counted,
+        times, reciprocal, largest, smallest, shard, rounded, copied, of_rows,
+        values, unscaled, scaled_again, numbers, quantized, one_global, as_codes, group_index, counted,
     )
 }  # fmt: skip
