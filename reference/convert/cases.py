@@ -31,6 +31,7 @@ HARD = (146.0, 147.5, 200.0, 1e-5, 3e-8, 70000.0, 2.0**-14, 1e4, 2.0**127, 2.0**
 _OTHERS: dict[str, tuple[float, ...]] = {
     "float8_e8m0fnu": (2.0**-3, 1.0, 2.0**7, 2.0**-20, 2.0**-126, 2.0**3, 2.0**-1),
     "float8_e4m3fn": (1.125, 448.0, 2.0**-9, 0.4375, 26.0, 0.0, 1.0),
+    "int8": (-3.0, 5.0, -127.0, 0.0, 120.0, -20.0, 1.0),  # exponents
     "float16": (0.37, 0.0123, 2.0**-9, 3.0, 2.0**-14, 6.1e-5, 65504.0, 2.0**-24, 0.0),
     "bfloat16": (0.37, 0.0123, 2.0**-9, 3.0, 1e30, 1.0, 2.0**-3),
 }
@@ -145,8 +146,9 @@ def _around(grid: tuple[int, int], numbers: tuple[float, ...]) -> F64:
 
 
 def _coded(value: F64, format_name: str) -> Coded:
-    if format_name == "int32":
-        return Coded("int32", np.ascontiguousarray(value).astype(np.int32).view(np.uint32))
+    if format_name in ("int32", "int8"):
+        signed, storage = (np.int32, np.uint32) if format_name == "int32" else (np.int8, np.uint8)
+        return Coded(format_name, np.ascontiguousarray(value).astype(signed).view(storage))
     if format_name == "float32":
         with np.errstate(over="ignore"):
             return Coded("float32", np.ascontiguousarray(value).astype(np.float32).view(np.uint32))
