@@ -45,7 +45,7 @@ def configs_of(folder: Path, every: bool) -> tuple[dict[str, Any], dict[str, Map
         except BadInput as error:
             if name in TRUSTED:
                 raise
-            findings.append(Finding("json_not_read", str(error)))
+            findings.append(Finding("JSON not read", str(error)))
             continue
         if isinstance(found, dict):
             others[name] = found

@@ -63,13 +63,17 @@ def index_findings(index: Index, tensors: Mapping[str, Stored]) -> list[Finding]
     unnamed = [name for name in tensors if name not in index.files]
     found = [
         Finding(kind, f"{index.path.name}: {len(names):,} tensors, {_shown(names)}", names[0])
-        for kind, names in (("index_lost", lost), ("index_elsewhere", elsewhere), ("index_unnamed", unnamed))
+        for kind, names in (
+            ("index names absent tensors", lost),
+            ("index names another file", elsewhere),
+            ("index lacks tensors", unnamed),
+        )
         if names
     ]
     having = sum(one.size for one in tensors.values())
     if index.total is not None and index.total != having:
         found.append(
-            Finding("index_size", f"{index.path.name} says {index.total:,} bytes; the tensors have {having:,}")
+            Finding("index size", f"{index.path.name} says {index.total:,} bytes; the tensors have {having:,}")
         )
     return found
 
