@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf, prod
-from typing import TypeAlias
+from math import inf
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +105,7 @@ class Census:
         mine, theirs = ((c.format, c.shape, tuple(c.into), c.codes is None) for c in (self, other))
         if mine != theirs:
             raise BadInput(f"two censuses that do not add up: of {mine} and of {theirs}; expected one tensor's")
-        totals = {name: getattr(self, name) + getattr(other, name) for name in _TOTALS}
+        totals = {name: getattr(self, name) + getattr(other, name) for name in TOTALS}
         return Census(
             self.format,
             self.shape,
@@ -118,7 +118,8 @@ class Census:
         )
 
 
-_TOTALS = ("elements", "nan", "plus_infinite", "minus_infinite", "zeros", "negative_zeros", "negative")
+#: counts that add up
+TOTALS = ("elements", "nan", "plus_infinite", "minus_infinite", "zeros", "negative_zeros", "negative")
 
 
 def merged(mine: Mapping[str, Seen], theirs: Mapping[str, Seen]) -> dict[str, Seen]:
@@ -127,5 +128,6 @@ def merged(mine: Mapping[str, Seen], theirs: Mapping[str, Seen]) -> dict[str, Se
     return {kind: tuple(sorted((*mine.get(kind, ()), *theirs.get(kind, ()))))[:FIRST] for kind in kinds}
 
 
-def elements_of(shape: tuple[int, ...]) -> int:
-    return prod(shape)
+def number(mask: npt.NDArray[Any]) -> int:
+    """How many of them are not zero."""
+    return int(np.count_nonzero(mask))
