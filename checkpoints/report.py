@@ -1,0 +1,135 @@
+"""What an audit found, as data: the schema of ``narrowgauge audit --json``, which docs/audit.md describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from narrowgauge.checkpoints.asked import Asked
+from narrowgauge.checkpoints.findings import Finding, Level
+from narrowgauge.checkpoints.kinds import KINDS
+from narrowgauge.checkpoints.model import Checkpoint, Role
+from narrowgauge.checkpoints.online import OfWeight
+
+#: the version of the schema; a field that is added changes nothing, one that goes or changes its meaning does
+SCHEMA = 1
+LEVELS: tuple[Level, ...] = ("wrong", "doubt", "note")
+#: what findings are about that no option asks for
+AS_IT_IS = "as it is"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding, which question it answers, and what the tensor is for."""
+
+    about: str
+    finding: Finding
+    role: Role = "model"
+
+    @property
+    def level(self) -> Level:
+        return KINDS[self.finding.kind].level
+
+    @property
+    def decides(self) -> bool:
+        """Whether it counts for the verdict: what an optimizer keeps is not loaded by an engine."""
+        return self.level == "wrong" and self.role == "model"
+
+    @property
+    def remedy(self) -> str:
+        return self.finding.remedy or KINDS[self.finding.kind].remedy
+
+    def to_json(self) -> dict[str, Any]:
+        f = self.finding
+        return {
+            "kind": f.kind, "level": self.level, "about": self.about, "tensor": f.tensor, "role": self.role,
+            "said": f.said, "count": f.count, "meaning": KINDS[f.kind].meaning, "remedy": self.remedy,
+            "places": [{"index": list(p.index), "value": p.value} for p in f.places], "decides": self.decides,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the work is."""
+
+    step: str
+    done: int  #: bytes
+    total: int
+    tensor: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The verdict on one question."""
+
+    about: str
+    survives: bool
+    said: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"about": self.about, "survives": self.survives, "said": self.said}
+
+
+@dataclass
+class Report:
+    """Everything, filled as the work goes on."""
+
+    asked: Asked
+    checkpoint: Checkpoint
+    questions: Sequence[str] = (AS_IT_IS,)
+    found: list[Found] = field(default_factory=list)
+    online: list[OfWeight] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> bool:
+        return any(found.decides for found in self.found)
+
+    @property
+    def answers(self) -> list[Answer]:
+        """One for each question, in the order in which they were asked."""
+        return [_answer(about, [f for f in self.found if f.about == about and f.decides]) for about in self.questions]
+
+
+def _answer(about: str, deciding: Sequence[Found]) -> Answer:
+    if not deciding:
+        return Answer(about, True, "nothing is wrong")
+    kinds: dict[str, set[str]] = {}
+    for found in deciding:
+        kinds.setdefault(found.finding.kind, set()).add(found.finding.tensor)
+    said = ", ".join(kind if tensors == {""} else f"{kind} ({len(tensors)})" for kind, tensors in kinds.items())
+    return Answer(about, False, said)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Findings of one kind that say the same of tensors whose names differ by numbers alone."""
+
+    kind: str
+    about: str
+    pattern: str
+    members: tuple[Found, ...]
+
+    @property
+    def first(self) -> Found:
+        return self.members[0]
+
+    @property
+    def count(self) -> int:
+        """Elements of all of them."""
+        return sum(found.finding.count for found in self.members)
+
+
+def grouped(found: Iterable[Found]) -> list[Group]:
+    """Findings, those that differ by layers and experts together: by level, then in the order in which they came."""
+    groups: dict[tuple[str, ...], list[Found]] = {}
+    for one in found:
+        key = (one.finding.kind, one.about, pattern_of(one.finding.tensor), one.role)
+        groups.setdefault(key, []).append(one)
+    made = [Group(key[0], key[1], key[2], tuple(members)) for key, members in groups.items()]
+    return sorted(made, key=lambda g: (not g.first.decides, LEVELS.index(g.first.level)))
+
+
+def pattern_of(name: str) -> str:
+    """A tensor's name with ``*`` for the numbers between its dots: of layers and experts."""
+    return ".".join("*" if part.isdecimal() else part for part in name.split("."))
