@@ -21,7 +21,9 @@ ENGINES = tuple(FLAGS)
 #: the word for bytes of OCP formats that go to a GPU of FNUZ
 FNUZ = "fnuz"
 #: floats that hold a sign, and are narrower than float32: what --to NAME can be beside recipes
-TO_FORMATS = tuple(f.name for f in FORMATS.values() if f.signed and f.family not in ("integer", "exponent") and f.bits <= 16)
+TO_FORMATS = tuple(
+    f.name for f in FORMATS.values() if f.signed and f.family not in ("integer", "exponent") and f.bits <= 16
+)
 #: terabytes a second of an H100's memory, which decode floors are told for
 BANDWIDTH = 3.35
 
@@ -61,12 +63,15 @@ class Asked:
             target_named(self.target)
         if self.kv_cache_dtype and not self.engine:
             raise BadInput(
-                f"--kv-cache-dtype {self.kv_cache_dtype}: engines read it differently; add --engine {' or '.join(ENGINES)}"
+                f"--kv-cache-dtype {self.kv_cache_dtype}: engines read it differently; "
+                f"add --engine {' or '.join(ENGINES)}"
             )
         if self.kv_cache_dtype:
             flag_named(self.engine, self.kv_cache_dtype)
         if not 0 < self.bandwidth < float("inf"):
-            raise BadInput(f"--bandwidth {self.bandwidth:g}; expected terabytes a second, more than 0: 3.35 for an H100")
+            raise BadInput(
+                f"--bandwidth {self.bandwidth:g}; expected terabytes a second, more than 0: 3.35 for an H100"
+            )
         if self.workers < 1:
             raise BadInput(f"--workers {self.workers}; expected 1 or more")
         self._check_destinations()
@@ -136,7 +141,9 @@ def _destination(word: str, target: str) -> Destination:
             raise
         raise unknown("--to", word, (FNUZ, *TO_FORMATS, *RECIPES), aliases=_ALIASES) from None
     if fmt.name not in TO_FORMATS:
-        raise BadInput(f"--to {word}: nothing is cast to {fmt.name} without a scale; give {', '.join(TO_FORMATS)} or a recipe")
+        raise BadInput(
+            f"--to {word}: nothing is cast to {fmt.name} without a scale; give {', '.join(TO_FORMATS)} or a recipe"
+        )
     return Destination(fmt.name, "cast", fmt.name)
 
 

@@ -1,20 +1,25 @@
-"""What quantizing a stored weight by a recipe would do to it, in bands of rows: memory does not grow with the tensor."""
+"""What quantizing a stored weight by a recipe would do to it, in bands of rows, so that memory stays small."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from narrowgauge.checkpoints.asked import Destination
+from narrowgauge.checkpoints.model import Stored
+from narrowgauge.checkpoints.reading import rows
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.calibrated import calibrated
-from narrowgauge.reference.fast_codec import decode_values, to_float32
+from narrowgauge.reference.fast_codec import to_float32
 from narrowgauge.reference.measures import KINDS, Measured, measure
 from narrowgauge.reference.quantize import Statistics, block_values, elements, own_cast, statistics
+from narrowgauge.reference.recipe_data import SOURCES
 from narrowgauge.reference.steps import F32
 
 #: elements of a band, about: a few float64 of each stand in memory at once
@@ -37,6 +42,42 @@ class OfWeight:
         return {"tensor": self.tensor, "to": self.to, "measured": measured, "refused": self.refused}
 
 
+def is_weight(tensor: Stored) -> bool:
+    """Whether a tensor is a matrix of the model, or several of one layer (experts), in a format wider than 8 bits."""
+    return tensor.role == "model" and tensor.format in SOURCES and len(tensor.shape) in (2, 3) and tensor.size > 0
+
+
+def of_weight(tensor: Stored, to: Destination) -> OfWeight:
+    """A stored matrix, or each of several, under the recipe of a destination."""
+    assert to.recipe is not None
+    parts = []
+    try:
+        for one in matrices(tensor):
+            parts.append(through(_bands_of(one), (one.shape[0], one.shape[1]), to.recipe, to.format))
+    except BadInput as error:
+        return OfWeight(tensor.name, to.name, None, str(error))
+    return OfWeight(tensor.name, to.name, together(parts))
+
+
+def matrices(tensor: Stored) -> Iterator[Stored]:
+    """Each matrix [rows, columns] of a tensor: the experts of one layer are quantized each by itself."""
+    rows, columns = tensor.shape[-2:]
+    count = math.prod(tensor.shape[:-2])
+    for number in range(count):
+        size = tensor.size // count
+        yield replace(tensor, shape=(rows, columns), start=tensor.start + number * size, size=size)
+
+
+def _bands_of(matrix: Stored) -> Bands:
+    each = matrix.size // matrix.shape[0]
+
+    def bands(multiple: int) -> Iterator[Coded]:
+        count = max(1, BAND // max(1, matrix.shape[1] * multiple)) * multiple
+        return rows(matrix, size=count * each)
+
+    return bands
+
+
 def takes_transposed(recipe: Recipe) -> bool:
     """Whether a recipe's weight is [inputs, outputs]: checkpoints store [outputs, inputs]."""
     return recipe.blocks.rows > 1 and recipe.blocks.columns == 1
@@ -54,9 +95,9 @@ def through(bands: Bands, shape: tuple[int, int], recipe: Recipe, format_name: s
             _band(Coded(b.format, np.ascontiguousarray(b.data.T)), recipe, format_name, {}, {}) for b in bands(1)
         )
     recipe.blocks.grid(*shape)
-    rows = recipe.blocks.rows or 1
-    whole, given = _whole(bands(rows), recipe, format_name)
-    return together(_band(band, recipe, format_name, whole, given) for band in bands(rows))
+    each = recipe.blocks.rows or 1
+    whole, given = _whole(bands(each), recipe, format_name)
+    return together(_band(band, recipe, format_name, whole, given) for band in bands(each))
 
 
 def _whole(bands: Iterator[Coded], recipe: Recipe, format_name: str) -> tuple[dict[str, F32], dict[str, Coded]]:
@@ -104,8 +145,3 @@ def together(parts: Iterable[Measured]) -> Measured:
         {kind: sum(m.noise[kind] for m in kept) for kind in KINDS},
         max(m.max_ulp for m in kept),
     )
-
-
-def matrices(shape: Sequence[int]) -> tuple[int, int, int]:
-    """A tensor as so many matrices [rows, columns]: experts of one layer are quantized each by itself."""
-    return int(np.prod(shape[:-2], dtype=np.int64)), shape[-2], shape[-1]
