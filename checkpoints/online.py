@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from narrowgauge.checkpoints.asked import Destination
+from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.reading import rows
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.calibrated import calibrated
 from narrowgauge.reference.fast_codec import to_float32
@@ -24,6 +27,15 @@ from narrowgauge.reference.steps import F32
 
 #: elements of a band, about: a few float64 of each stand in memory at once
 BAND = 1 << 20
+#: a part of the elements that may be clipped, decibels below which a weight is of no use, and that it may lie below
+#: what is usual
+CLIPPED, UNUSABLE, BELOW = 1e-5, 10.0, 6.0
+#: embeddings and heads, norms, routers of experts, convolutions of linear attention
+_SPARED = re.compile(
+    r"(^|[._])(embed\w*|token_embd|wte|wpe|lm_head|head|output_head|norm\w*|ln_\w+|layernorm|router|conv1d)(\.|$)|\.mlp\.gate\.weight$|"
+    r"(^|\.)\w*embeddings?(\.|$)|_norm(\.|$)|^output\.weight$",
+    re.IGNORECASE,
+)
 #: makes the bands of a matrix anew, in order, each [rows, columns]: all but the last of a multiple of so many rows
 Bands = Callable[[int], Iterator[Coded]]
 
@@ -45,6 +57,44 @@ class OfWeight:
 def is_weight(tensor: Stored) -> bool:
     """Whether a tensor is a matrix of the model, or several of one layer (experts), in a format wider than 8 bits."""
     return tensor.role == "model" and tensor.format in SOURCES and len(tensor.shape) in (2, 3) and tensor.size > 0
+
+
+def is_spared(name: str) -> bool:
+    """Whether engines leave a matrix of that name as it is when they quantize a model: they take linear layers."""
+    return _SPARED.search(name) is not None
+
+
+def findings_of(one: OfWeight, to: Destination) -> Iterator[Finding]:
+    """What is wrong with a weight under a recipe."""
+    if one.measured is None:
+        yield Finding("does not fit the recipe", f"{to.name}: {one.refused}", one.tensor)
+        return
+    m = one.measured
+    total, lost, clipped = sum(m.counts.values()), m.counts["lost"], m.counts["clipped"]
+    said = f"under {to.name}: {m.words}, {clipped:,} clipped and {m.counts['flushed']:,} flushed of {total:,}"
+    if lost:
+        yield Finding("quantizing loses", said, one.tensor, lost)
+    if clipped > CLIPPED * total:
+        yield Finding("quantizing clips", said, one.tensor, clipped)
+    expected = usual(to.format)
+    if m.error and m.sqnr < UNUSABLE:
+        yield Finding("quantizing ruins", said, one.tensor)
+    elif m.error and m.sqnr < expected - BELOW:
+        yield Finding("quantizing costs much", f"{said}; usual is {expected:.0f} dB", one.tensor)
+
+
+def usual(format_name: str) -> float:
+    """Decibels of SQNR that a format gives where its scale suits the numbers.
+
+    A float of m bits behind the point errs by at most half a step of 2^-m of its binade, evenly: a noise of step² / 12
+    against the mean square of numbers spread evenly over the logarithms of a binade, 3 / (2 ln 2). An integer whose
+    largest value is four standard deviations has a noise of step² / 12 too.
+    """
+    fmt = format_named(format_name)
+    if fmt.family == "integer":
+        largest = 2 ** (fmt.bits - 1) - 1
+        return 10 * math.log10(12 * (largest / 4) ** 2)
+    return 10 * math.log10(12 * 3 / (2 * math.log(2)) * 4**fmt.mantissa)
 
 
 def of_weight(tensor: Stored, to: Destination) -> OfWeight:

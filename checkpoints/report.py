@@ -9,7 +9,7 @@ from typing import Any
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.findings import Finding, Level
 from narrowgauge.checkpoints.kinds import KINDS
-from narrowgauge.checkpoints.model import Checkpoint, Role
+from narrowgauge.checkpoints.model import Checkpoint, Role, Stored
 from narrowgauge.checkpoints.online import OfWeight
 
 #: the version of the schema; a field that is added changes nothing, one that goes or changes its meaning does
@@ -77,9 +77,20 @@ class Report:
 
     asked: Asked
     checkpoint: Checkpoint
-    questions: Sequence[str] = (AS_IT_IS,)
     found: list[Found] = field(default_factory=list)
+    chosen: list[Stored] = field(default_factory=list)  #: the tensors that ``--only`` lets through
     online: list[OfWeight] = field(default_factory=list)
+    spared: list[str] = field(default_factory=list)  #: matrices that engines leave as they are, under a recipe
+
+    @property
+    def questions(self) -> list[str]:
+        """What there is a verdict on: the checkpoint as it is, then what was asked, in that order."""
+        asked = self.asked
+        engine = " ".join(filter(None, (asked.engine, f"on {asked.target}" if asked.target else "")))
+        return [
+            AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([engine] if engine else []),
+            *([f"against {asked.against}"] if asked.against else []), *([f"log {asked.log}"] if asked.log else []),
+        ]  # fmt: skip
 
     @property
     def wrong(self) -> bool:
