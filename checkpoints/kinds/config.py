@@ -54,6 +54,9 @@ CONFIG: dict[str, Kind] = {
         "A tensor of a narrow format belongs to no scheme that is known here.",
         "Look for its scale by hand; nothing of it was checked.",
     ),
+    "method in part": Kind(
+        "note", "Of the method of quantization not everything is read here.", "Look by hand where it is used."
+    ),
     "method not understood": Kind(
         "doubt", "The method of quantization is not yet read here.", "Nothing of its values was checked."
     ),
