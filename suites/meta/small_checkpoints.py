@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small checkpoints of every kind, with real names and real keys: ``write(kind, folder)``. What a clean file stands for
+is returned with it, exact; ``flaw`` names a mistake of small_flaws.py to put in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from narrowgauge.suites.meta import small_configs as configs
+from narrowgauge.suites.meta import small_models as models
+from narrowgauge.suites.meta import small_schemes as schemes
+from narrowgauge.suites.meta.small_bytes import Array, Raw, bf16, f16, f32, value_of, write_safetensors
+from narrowgauge.suites.meta.small_schemes import Scheme, Store
+
+
+@dataclass
+class Draft:
+    """A checkpoint before it is written."""
+
+    tensors: dict[str, Raw] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)  #: config.json; {}: none is written
+    others: dict[str, Any] = field(default_factory=dict)  #: other JSON files by name
+    weights: dict[str, Array] = field(default_factory=dict)
+    originals: dict[str, Array] = field(default_factory=dict)
+    shards: int = 0  #: files with an index; 0: one file
+
+
+@dataclass(frozen=True)
+class Written:
+    """A folder, what each of its weights stands for (by the name before quantization), and what it was made from."""
+
+    folder: Path
+    weights: Mapping[str, Array]
+    originals: Mapping[str, Array]
+
+
+def wide_f32(x: Any) -> Raw:
+    return f32([x])
+
+
+def wide_bf16(x: Any) -> Raw:
+    return bf16([x])
+
+
+def reciprocal(x: Any) -> Raw:
+    return f32([1 / x])
+
+
+@dataclass(frozen=True)
+class Llm:
+    """A language model of one scheme. Suffixes and stores of the scales that belong to no weight."""
+
+    model: models.Model
+    scheme: Scheme | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)  #: quantization_config; {}: none
+    others: Mapping[str, Any] = field(default_factory=dict)
+    kept: Store = bf16  #: what was not quantized
+    input: tuple[str, Callable[[float], Raw]] | None = None  #: suffix of the input's scale, how it is stored
+    kv: tuple[str, str, Callable[[float], Raw]] | None = None  #: names of k's and v's scale behind self_attn, and how
+    kv_equal: bool = False  #: Quark gives both the larger
+    smooth: str = ""  #: last part of the paths with a pre_quant_scale
+    shards: int = 0
+
+
+def draft(row: Llm) -> Draft:
+    """All tensors of a language model."""
+    found = Draft(config=dict(row.model.config), others=dict(row.others), shards=row.shards)
+    if row.kept is f16:
+        found.config = {k: v for k, v in found.config.items() if k != "dtype"} | {"torch_dtype": "float16"}
+    if row.config:
+        found.config["quantization_config"] = dict(row.config)
+    for name, shape in row.model.kept.items():
+        is_bias = name.endswith("e_score_correction_bias")
+        _keep(found, name, models.original(name, shape), f32 if is_bias else row.kept)
+    largest: dict[str, float] = {}
+    for path, shape in row.model.linear.items():
+        word = row.model.input_of(path)
+        largest[word] = max(largest.get(word, 0.0), float(np.abs(models.original(path + ".weight", shape)).max()))
+    for path, shape in row.model.linear.items():
+        _linear(found, row, path, models.original(path + ".weight", shape), largest[row.model.input_of(path)])
+    if row.kv:
+        _kv_scales(found, row, row.kv)
+    return found
+
+
+def _keep(found: Draft, name: str, x: Array, store: Store) -> None:
+    raw = store(x)
+    found.tensors[name], found.weights[name], found.originals[name] = raw, value_of(raw), x
+
+
+def _linear(found: Draft, row: Llm, path: str, w: Array, shared: float) -> None:
+    name = f"{path}.weight"
+    if row.scheme is None:
+        return _keep(found, name, w, row.kept)
+    quantized = row.scheme(w, shared)
+    found.tensors |= {f"{path}.{suffix}": raw for suffix, raw in quantized.tensors.items()}
+    found.weights[name], found.originals[name] = quantized.weight, w
+    if row.input:
+        suffix, store = row.input
+        found.tensors[f"{path}.{suffix}"] = store(models.activation_scale(row.model.input_of(path)))
+    if row.smooth and path.endswith(row.smooth):
+        factors = np.random.default_rng(len(path)).uniform(0.5, 2, w.shape[1])
+        found.tensors[f"{path}.pre_quant_scale"] = bf16(factors)
+    return None
+
+
+def _kv_scales(found: Draft, row: Llm, kv: tuple[str, str, Callable[[float], Raw]]) -> None:
+    *parts, store = kv
+    for i in range(models.LAYERS):
+        values = [models.activation_scale(f"{i} {part}") / 3 for part in "kv"]
+        for part, value in zip(parts, [max(values)] * 2 if row.kv_equal else values, strict=True):
+            found.tensors[f"model.layers.{i}.self_attn.{part}"] = store(value)
+
+
+def _ct(scheme: Scheme, format: str, args: tuple[Any, Any], **more: Any) -> Llm:
+    return Llm(models.llama(), scheme, configs.compressed_tensors(format, *args), **more)
+
+
+def _mo(scheme: Scheme, algo: str, bits: int = 0, group: int = 0, kv: bool = False, **more: Any) -> Llm:
+    extra = more.pop("extra", {"group_size": group} if group else {})
+    return Llm(
+        more.pop("model", models.llama()),
+        scheme,
+        configs.modelopt(algo, bits, group, kv),
+        {"hf_quant_config.json": configs.hf_quant(algo, kv, **extra)},
+        kv=("k_proj.k_scale", "v_proj.v_scale", f32) if kv else None,
+        **more,
+    )
+
+
+FLOAT = "float-quantized"
+CT_FP8 = schemes.fp8("tensor", bf16, 1)
+MO_FP8 = schemes.fp8("tensor", f32, 0)
+STATIC_CT, STATIC_MO = ("input_scale", wide_bf16), ("input_scale", f32)
+DEEPSEEK = schemes.fp8("block", f32, 2, "weight_scale_inv")
+GATES = ("lm_head", "re:.*block_sparse_moe.gate")
+
+LLMS: dict[str, Llm] = {
+    "bf16": Llm(models.llama()),
+    "bf16_sharded": Llm(models.llama(), shards=3),
+    "bf16_fused": Llm(models.phi3()),
+    "bf16_moe": Llm(models.mixtral()),
+    "fp16": Llm(models.llama(), kept=f16),
+    "ct_FP8": _ct(CT_FP8, FLOAT, configs.CT_FP8, input=STATIC_CT),
+    "ct_FP8_KV": Llm(
+        models.llama(),
+        CT_FP8,
+        configs.compressed_tensors(FLOAT, *configs.CT_FP8, configs.CT_KV),
+        input=STATIC_CT,
+        kv=("k_scale", "v_scale", wide_bf16),
+    ),
+    "ct_FP8_FUSED": Llm(models.phi3(), CT_FP8, configs.compressed_tensors(FLOAT, *configs.CT_FP8), input=STATIC_CT),
+    "ct_FP8_MOE": Llm(
+        models.mixtral(),
+        CT_FP8,
+        configs.compressed_tensors(FLOAT, *configs.CT_FP8, ignore=GATES),
+        input=STATIC_CT,
+    ),
+    "ct_FP8_DYNAMIC": _ct(schemes.fp8("channel", bf16, 2), FLOAT, configs.CT_DYNAMIC),
+    "ct_FP8_BLOCK": _ct(schemes.fp8("block", bf16, 2), FLOAT, configs.CT_BLOCK),
+    "ct_NVFP4": _ct(
+        schemes.nvfp4(True), "nvfp4-pack-quantized", configs.CT_NVFP4, input=("input_global_scale", reciprocal)
+    ),
+    "ct_MXFP4": _ct(schemes.mxfp4("weight_packed"), "mxfp4-pack-quantized", configs.ct_mx(4)),
+    "ct_MXFP8": _ct(schemes.mxfp8, "mxfp8-quantized", configs.ct_mx(8)),
+    "ct_W4A16": Llm(models.llama(), schemes.ct_int4(), configs.ct_w4a16()),
+    "ct_W4A16_ASYM": Llm(models.llama(), schemes.ct_int4(zeros=True), configs.ct_w4a16(symmetric=False)),
+    # compressed-tensors before 2026-08-27: act order with an index of groups was then taken out
+    "ct_W4A16_ACTORDER": Llm(
+        models.llama(), schemes.ct_int4(act_order=True), configs.ct_w4a16(actorder="group") | {"version": "0.10.2"}
+    ),
+    "ct_W8A8": _ct(schemes.int8, "int-quantized", configs.CT_W8A8),
+    "mo_FP8": _mo(MO_FP8, "FP8", 8, kv=True, input=STATIC_MO),
+    "mo_NVFP4": _mo(schemes.nvfp4(False), "NVFP4", 4, 16, True, input=STATIC_MO),
+    "mo_NVFP4_MOE": _mo(schemes.nvfp4(False), "NVFP4", 4, 16, model=models.qwen3_moe(), input=STATIC_MO),
+    "mo_FP8_PB": _mo(schemes.fp8("block", f32, 4), "fp8_pb_wo"),
+    "mo_MXFP8": _mo(schemes.mxfp8, "MXFP8", extra={"group_size": 32}),
+    "mo_MXFP4": _mo(schemes.mxfp4("weight"), "mxfp4"),
+    "mo_W4A16_AWQ": _mo(
+        schemes.modelopt_int4,
+        "W4A16_AWQ",
+        extra={"group_size": 128, "has_zero_point": False, "pre_quant_scale": True},
+        smooth="down_proj",
+    ),
+    # older exports: hf_quant_config.json, and a config.json that says nothing
+    "mo_FP8_alone": Llm(
+        models.llama(),
+        MO_FP8,
+        others={"hf_quant_config.json": configs.hf_quant("FP8")},
+        input=STATIC_MO,
+    ),
+    "deepseek": Llm(models.deepseek(), DEEPSEEK, configs.deepseek()),
+    "deepseek_ue8m0": Llm(
+        models.deepseek(),
+        schemes.fp8("block", f32, 2, "weight_scale_inv", power=True),
+        configs.deepseek(scale_fmt="ue8m0"),
+    ),
+}
+
+#: what makes the draft of each kind
+KINDS: dict[str, Callable[[], Draft]] = {name: lambda row=row: draft(row) for name, row in LLMS.items()}  # type: ignore[misc]
+
+
+def write(kind: str, folder: Path, flaw: str = "") -> Written:
+    """A checkpoint of that kind in an empty or new folder."""
+    made = KINDS[kind]()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in {"config.json": made.config, **made.others}.items():
+        if content:
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+    if made.shards:
+        _sharded(folder, made)
+    else:
+        write_safetensors(folder / "model.safetensors", made.tensors, {"format": "pt"})
+    return Written(folder, made.weights, made.originals)
+
+
+def _sharded(folder: Path, made: Draft) -> None:
+    """Names in turn to each file, as many bytes as come; and the index with the whole size."""
+    names = sorted(made.tensors)
+    share = -(-len(names) // made.shards)
+    where: dict[str, str] = {}
+    for i in range(made.shards):
+        file = f"model-{i + 1:05d}-of-{made.shards:05d}.safetensors"
+        some = {name: made.tensors[name] for name in names[i * share : (i + 1) * share]}
+        write_safetensors(folder / file, some, {"format": "pt"})
+        where |= dict.fromkeys(some, file)
+    total = sum(len(raw.data) for raw in made.tensors.values())
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
