@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of small checkpoints: codes, scales and files, written straight. Shares nothing with reference or checkpoints."""
+"""Bytes of small checkpoints: codes, scales and files, written straight; nothing is shared with reference."""
 
 from __future__ import annotations
 
