@@ -1,4 +1,4 @@
-"""The order of an audit: headers, configuration and names first, then the numbers, each finding as soon as it is there."""
+"""The order of an audit: headers, configuration and names first, then the numbers; findings as soon as they are there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from functools import partial
 
 from narrowgauge.checkpoints import online
 from narrowgauge.checkpoints.asked import Asked
+from narrowgauge.checkpoints.bytes import weigh
+from narrowgauge.checkpoints.configured import configuration
 from narrowgauge.checkpoints.findings import Finding
-from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
+from narrowgauge.checkpoints.passports import passports
 from narrowgauge.checkpoints.report import AS_IT_IS, Found, Progress, Report
 from narrowgauge.checkpoints.work import each
 from narrowgauge.contracts.errors import BadInput
@@ -43,12 +45,23 @@ def _found(report: Report, about: str, finding: Finding) -> Found:
 # --- stages ----------------------------------------------------------------------------------------------------------
 
 
+def _headers(report: Report) -> Iterator[Event]:
+    """What names, shapes and the configuration say."""
+    checkpoint = report.checkpoint
+    report.configuration = configuration(checkpoint)
+    report.passports, wrong = passports(checkpoint)
+    report.weighed = weigh(checkpoint, report.passports)
+    for finding in wrong:
+        yield _found(report, AS_IT_IS, finding)
+
+
 def _online(report: Report) -> Iterator[Event]:
     """What quantizing the weights by each recipe that was asked for would do."""
+    recipes = [d for d in report.asked.to if d.how == "recipe"]
     weights = [t for t in report.chosen if online.is_weight(t)]
     report.spared = [t.name for t in weights if online.is_spared(t.name)]
     taken = [t for t in weights if not online.is_spared(t.name)]
-    for to in (d for d in report.asked.to if d.how == "recipe"):
+    for to in recipes:
         done, total = 0, sum(t.size for t in taken)
         for tensor, one in each(partial(online.of_weight, to=to), taken, report.asked.workers):
             done += tensor.size
@@ -58,4 +71,4 @@ def _online(report: Report) -> Iterator[Event]:
             yield Progress(f"quantizing by {to.name}", done, total, tensor.name)
 
 
-STAGES: tuple[Callable[[Report], Iterator[Event]], ...] = (_online,)
+STAGES: tuple[Callable[[Report], Iterator[Event]], ...] = (_headers, _online)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from narrowgauge.checkpoints.asked import Asked
+from narrowgauge.checkpoints.bytes import Weighed
+from narrowgauge.checkpoints.configured import Configuration
 from narrowgauge.checkpoints.findings import Finding, Level
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.model import Checkpoint, Role, Stored
 from narrowgauge.checkpoints.online import OfWeight
+from narrowgauge.checkpoints.passports import Passport
+from narrowgauge.checkpoints.ranges import Range
 
 #: the version of the schema; a field that is added changes nothing, one that goes or changes its meaning does
 SCHEMA = 1
@@ -37,6 +42,10 @@ class Found:
         return self.level == "wrong" and self.role == "model"
 
     @property
+    def meaning(self) -> str:
+        return KINDS[self.finding.kind].meaning
+
+    @property
     def remedy(self) -> str:
         return self.finding.remedy or KINDS[self.finding.kind].remedy
 
@@ -44,7 +53,7 @@ class Found:
         f = self.finding
         return {
             "kind": f.kind, "level": self.level, "about": self.about, "tensor": f.tensor, "role": self.role,
-            "said": f.said, "count": f.count, "meaning": KINDS[f.kind].meaning, "remedy": self.remedy,
+            "said": f.said, "count": f.count, "meaning": self.meaning, "remedy": self.remedy,
             "places": [{"index": list(p.index), "value": p.value} for p in f.places], "decides": self.decides,
         }  # fmt: skip
 
@@ -79,6 +88,11 @@ class Report:
     checkpoint: Checkpoint
     found: list[Found] = field(default_factory=list)
     chosen: list[Stored] = field(default_factory=list)  #: the tensors that ``--only`` lets through
+    configuration: Configuration = field(default_factory=Configuration)
+    passports: list[Passport] = field(default_factory=list)
+    weighed: Weighed = field(default_factory=lambda: Weighed(0, 0, 0, 0))
+    paths: dict[str, str] = field(default_factory=dict)  #: of a passport's module: how the target computes with it
+    ranges: list[Range] = field(default_factory=list)
     online: list[OfWeight] = field(default_factory=list)
     spared: list[str] = field(default_factory=list)  #: matrices that engines leave as they are, under a recipe
 
@@ -100,6 +114,38 @@ class Report:
     def answers(self) -> list[Answer]:
         """One for each question, in the order in which they were asked."""
         return [_answer(about, [f for f in self.found if f.about == about and f.decides]) for about in self.questions]
+
+    def to_json(self) -> dict[str, Any]:
+        c, w = self.checkpoint, self.weighed
+        roles = Counter(t.role for t in c.tensors.values())
+        return {
+            "schema": SCHEMA, "asked": self.asked.to_json(),
+            "survives": not self.wrong, "answers": [answer.to_json() for answer in self.answers],
+            "findings": [found.to_json() for found in self.found],
+            "checkpoint": {
+                "path": str(c.path), "kind": c.kind, "files": sorted({str(t.path) for t in c.tensors.values()}),
+                "tensors": {role: roles[role] for role in get_args(Role)},
+                "bytes": sum(t.size for t in c.tensors.values()),
+                "unread": list(c.unread),
+            },
+            "quantization": {
+                "method": self.configuration.method, "where": self.configuration.where,
+                "producer": self.configuration.producer, "ignore": list(self.configuration.ignore),
+            },
+            "size": {
+                "parameters": w.parameters, "quantized": w.quantized, "bytes": w.size, "bytes_per_parameter": w.each,
+                "bytes_per_quantized": w.each_quantized, "decode_floor_s": w.floor(self.asked.bandwidth),
+            },
+            "passports": [{**p.to_json(), "compute_path": self.paths.get(p.module, "")} for p in self.passports],
+            "tensors": [self._tensor(tensor) for tensor in self.chosen],
+            "online": [one.to_json() for one in self.online], "left_as_they_are": self.spared,
+        }  # fmt: skip
+
+    def _tensor(self, tensor: Stored) -> dict[str, Any]:
+        return {
+            "name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape), "bytes": tensor.size,
+            "role": tensor.role, "file": str(tensor.path), "format": tensor.format,
+        }  # fmt: skip
 
 
 def _answer(about: str, deciding: Sequence[Found]) -> Answer:

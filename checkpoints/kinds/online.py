@@ -7,27 +7,27 @@ from narrowgauge.checkpoints.findings import Kind
 ONLINE: dict[str, Kind] = {
     "does not fit the recipe": Kind(
         "wrong",
-        "the blocks of the recipe do not divide the weight, so that it cannot go through it",
-        "choose a recipe of another granularity for this layer, or leave it out of quantization",
+        "The blocks of the recipe do not divide the weight, so that it cannot go through it.",
+        "Choose a recipe of another granularity for this layer, or leave it out of quantization.",
     ),
     "quantizing clips": Kind(
         "wrong",
-        "more elements than may be lie beyond the largest value and come back smaller",
-        "choose a recipe that takes its scale from the weight, or give one that covers its largest magnitude",
+        "More elements than may be lie beyond the largest value and come back smaller.",
+        "Choose a recipe that takes its scale from the weight, or give one that covers its largest magnitude.",
     ),
     "quantizing costs much": Kind(
         "doubt",
-        "the error is much larger than the format usually has: the numbers of this weight lie too far apart for one scale",
-        "choose a recipe of smaller groups or a wider format for this layer, or leave it out of quantization",
+        "The error is much larger than is usual in the format: the numbers lie too far apart for one scale.",
+        "Choose a recipe of smaller groups or a wider format for this layer, or leave it out of quantization.",
     ),
     "quantizing loses": Kind(
         "wrong",
-        "finite elements come back as NaN or infinity",
-        "choose a recipe whose cast saturates, or mend the scale",
+        "Finite elements come back as NaN or infinity.",
+        "Choose a recipe whose cast saturates, or mend the scale.",
     ),
     "quantizing ruins": Kind(
         "wrong",
-        "the error is more than a tenth of the signal",
-        "leave this layer out of quantization, or choose a recipe of smaller groups or a wider format",
+        "The error is more than a tenth of the signal.",
+        "Leave this layer out of quantization, or choose a recipe of smaller groups or a wider format.",
     ),
 }
