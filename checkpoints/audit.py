@@ -1,4 +1,4 @@
-"""The order of an audit: headers, configuration and names first, then the numbers; findings as soon as they are there."""
+"""The order of an audit: headers, configuration and names, then the numbers; findings as soon as they are there."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def page(report: Report) -> str:
         facts=[(name, plain(text)) for name, text in said if name != "verdict" and name not in answers],
         groups=[_group(group) for group in grouped(report.found)],
         ranges=audit_pictures.ranges(report), histograms=audit_pictures.histograms(report),
-        tables=list(_tables(report)), configs=list(_configurations(report)), command=_command(report), script=_Safe(SCRIPT),
-        script_hash=f"sha256-{digest}",
+        tables=list(_tables(report)), configs=list(_configurations(report)), command=_command(report),
+        script=_Safe(SCRIPT), script_hash=f"sha256-{digest}",
     )  # fmt: skip
 
 
