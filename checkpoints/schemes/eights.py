@@ -39,7 +39,7 @@ SCHEMES = (
         name="int8_bitsandbytes", says="int8 of bitsandbytes: each row times SCB / 127",
         weights=(".weight",), stored=("I8",), element="int8",
         parts=(Part("scale", (".SCB", ".weight.SCB"), ("F32",)),),
-        cuts=("row",),
+        cuts=("row",), divisor=127.0,
         by="bitsandbytes LLM.int8()",
         source="bitsandbytes functional.int8_vectorwise_dequant: A * stats * 1/127",
         when=(("quant_method", ("bitsandbytes",)),),
