@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from narrowgauge.checkpoints import online
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import weigh
+from narrowgauge.checkpoints.census import census_of_run, countable
 from narrowgauge.checkpoints.configured import configuration
+from narrowgauge.checkpoints.counted import Census
 from narrowgauge.checkpoints.findings import Finding
+from narrowgauge.checkpoints.landing import DESTINATIONS
+from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import passports
 from narrowgauge.checkpoints.report import AS_IT_IS, Found, Progress, Report
@@ -17,6 +22,8 @@ from narrowgauge.checkpoints.work import each
 from narrowgauge.contracts.errors import BadInput
 
 Event = Found | Progress | Report
+#: bytes of a tensor that one process counts at a time: large tensors are shared out
+RUN = 1 << 26
 
 
 def audit(asked: Asked) -> Iterator[Event]:
@@ -55,6 +62,42 @@ def _headers(report: Report) -> Iterator[Event]:
         yield _found(report, AS_IT_IS, finding)
 
 
+def _numbers(report: Report) -> Iterator[Event]:
+    """What stands in the tensors, and what of it is wrong, there or where it is to go."""
+    if report.asked.headers_only:
+        return
+    tensors = [t for t in report.chosen if countable(t)]
+    into = tuple(dict.fromkeys([*DESTINATIONS, *(d.format for d in report.asked.to if d.how == "cast")]))
+    runs = [Run(t, skip, min(RUN, t.size - skip), into) for t in tensors for skip in range(0, max(1, t.size), RUN)]
+    done, total, before = 0, sum(t.size for t in tensors), None
+    for run, part in each(count, runs, report.asked.workers):
+        census = part if before is None else before + part
+        done += run.size
+        yield Progress("numbers", done, total, run.tensor.name)
+        before = None if run.last else census
+        if run.last:
+            report.censuses[run.tensor.name] = census
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a tensor's bytes, whole elements: one task."""
+
+    tensor: Stored
+    skip: int
+    size: int
+    into: tuple[str, ...]
+
+    @property
+    def last(self) -> bool:
+        return self.skip + self.size == self.tensor.size
+
+
+def count(run: Run) -> Census:
+    """The census of one run."""
+    return census_of_run(run.tensor, run.skip, run.size, run.into)
+
+
 def _online(report: Report) -> Iterator[Event]:
     """What quantizing the weights by each recipe that was asked for would do."""
     recipes = [d for d in report.asked.to if d.how == "recipe"]
@@ -71,4 +114,4 @@ def _online(report: Report) -> Iterator[Event]:
             yield Progress(f"quantizing by {to.name}", done, total, tensor.name)
 
 
-STAGES: tuple[Callable[[Report], Iterator[Event]], ...] = (_headers, _online)
+STAGES: tuple[Callable[[Report], Iterator[Event]], ...] = (_headers, _numbers, _online)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, get_args
 
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import Weighed
 from narrowgauge.checkpoints.configured import Configuration
+from narrowgauge.checkpoints.counted import TOTALS, Census
 from narrowgauge.checkpoints.findings import Finding, Level
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.model import Checkpoint, Role, Stored
 from narrowgauge.checkpoints.online import OfWeight
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.ranges import Range
+from narrowgauge.contracts.formats import FORMATS
 
 #: the version of the schema; a field that is added changes nothing, one that goes or changes its meaning does
 SCHEMA = 1
@@ -92,7 +95,7 @@ class Report:
     passports: list[Passport] = field(default_factory=list)
     weighed: Weighed = field(default_factory=lambda: Weighed(0, 0, 0, 0))
     paths: dict[str, str] = field(default_factory=dict)  #: of a passport's module: how the target computes with it
-    ranges: list[Range] = field(default_factory=list)
+    censuses: dict[str, Census] = field(default_factory=dict)  #: by tensor
     online: list[OfWeight] = field(default_factory=list)
     spared: list[str] = field(default_factory=list)  #: matrices that engines leave as they are, under a recipe
 
@@ -105,6 +108,16 @@ class Report:
             AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([engine] if engine else []),
             *([f"against {asked.against}"] if asked.against else []), *([f"log {asked.log}"] if asked.log else []),
         ]  # fmt: skip
+
+    @property
+    def ranges(self) -> list[Range]:
+        """Of the model's tensors of floats that are no codes, and hold a number that is not 0."""
+        codes = {p.weight.name for p in self.passports}
+        return [
+            Range(t.name, float(c.amax), float(c.least))
+            for t in self.chosen
+            if t.role == "model" and t.name not in codes and (c := self.censuses.get(t.name)) and _is_wide(t) and c.amax
+        ]
 
     @property
     def wrong(self) -> bool:
@@ -145,7 +158,26 @@ class Report:
         return {
             "name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape), "bytes": tensor.size,
             "role": tensor.role, "file": str(tensor.path), "format": tensor.format,
+            "numbers": _numbers(self.censuses.get(tensor.name)),
         }  # fmt: skip
+
+
+def _is_wide(tensor: Stored) -> bool:
+    fmt = FORMATS.get(tensor.format)
+    return fmt is not None and fmt.bits >= 16 and fmt.family == "ieee"
+
+
+def _numbers(census: Census | None) -> dict[str, Any] | None:
+    if census is None:
+        return None
+    counts = {name: getattr(census, name) for name in TOTALS}
+    landed = {
+        to: {"beyond": n.beyond, "flushed": n.flushed, "subnormal": n.subnormal, "inexact": n.inexact}
+        for to, n in census.into.items()
+    }
+    codes = None if census.codes is None else census.codes.tolist()
+    least = None if census.least == inf else census.least
+    return {**counts, "amax": census.amax, "least": least, "into": landed, "codes": codes}
 
 
 def _answer(about: str, deciding: Sequence[Found]) -> Answer:

@@ -20,6 +20,11 @@ ONLINE: dict[str, Kind] = {
         "The error is much larger than is usual in the format: the numbers lie too far apart for one scale.",
         "Choose a recipe of smaller groups or a wider format for this layer, or leave it out of quantization.",
     ),
+    "quantizing flushes": Kind(
+        "doubt",
+        "Many more elements become 0 than is usual in the format: a few large ones make the scale too large for them.",
+        "Choose a recipe of smaller groups or a wider format for this layer, or leave it out of quantization.",
+    ),
     "quantizing loses": Kind(
         "wrong",
         "Finite elements come back as NaN or infinity.",
@@ -27,7 +32,7 @@ ONLINE: dict[str, Kind] = {
     ),
     "quantizing ruins": Kind(
         "wrong",
-        "The error is more than a tenth of the signal.",
+        "The error is more than a tenth of the signal, or most of the elements become 0.",
         "Leave this layer out of quantization, or choose a recipe of smaller groups or a wider format.",
     ),
 }

@@ -15,6 +15,8 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 1000, 520, 62, 820, 16, 460
 BAR, GAP = 22, 12
 #: numbers along the axes, at most; marks of a layer; names that are written beside marks
 TICKS, LAYERS, NAMED = 12, 24, 8
+#: digits and a sign as an exponent
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: letters of a name beside a mark, and the height of its line
 LETTERS, LINE = 44, 15
 
@@ -44,7 +46,9 @@ def ranges(report: Report) -> dict[str, Any] | None:
     every = max(1, ceil(len(layers) / LAYERS))
     return {
         "width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "bottom": BOTTOM,
-        "ticks": [{"y": y(e), "text": f"2^{e}"} for e in range(ceil(low / step) * step, floor(high) + 1, step)],
+        "ticks": [
+            {"y": y(e), "text": f"2{str(e).translate(RAISED)}"} for e in range(ceil(low / step) * step, floor(high) + 1, step)
+        ],
         "layers": [
             {"x": round(LEFT + 8 + (n + 0.5) * slot, 1), "text": "–" if layer is None else str(layer)}
             for n, layer in enumerate(layers) if n % every == 0

@@ -14,6 +14,8 @@ from narrowgauge.plugin.screen import Grid, Line, facts
 STYLE = {"wrong": "bold red", "doubt": "yellow", "note": "dim"}
 #: places of an element that stand in a line, entries of a list, and letters of a name's worth of them
 PLACES, NAMED = 3, 6
+#: columns from which what is said of a finding stands beside it: below it, sentences are read more easily
+BESIDE = 240
 
 
 def plain(text: str) -> str:
@@ -133,7 +135,7 @@ def places(found: Found) -> str:
 
 
 def _findings(level: str, groups: Sequence[Group], top: int, width: int) -> list[Text]:
-    grid = Grid("", [level, "about", "tensor", "elements"], "what, and what to do")
+    grid = Grid("", [level, "about", "tensor", "elements"], beside_from=BESIDE)
     for group in groups[:top]:
         first = group.first
         at = f" ({places(first)})" if first.finding.places else ""
@@ -173,9 +175,8 @@ def _online(online: Sequence[OfWeight], top: int, width: int) -> list[Text]:
 
 
 def worst_first(online: Sequence[OfWeight]) -> list[OfWeight]:
-    """What loses elements, then by decibels; what was refused is last."""
-    return sorted(online, key=lambda o: (o.measured is None, -o.measured.counts["lost"], o.measured.sqnr) if o.measured
-                  else (True, 0, 0.0))  # fmt: skip
+    """Weights under recipes, the worst first."""
+    return sorted(online, key=lambda one: one.worst_first)
 
 
 def online_cells(one: OfWeight) -> tuple[str, ...]:
