@@ -1,39 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small checkpoints of every kind, with real names and real keys: ``write(kind, folder)``. What a clean file stands for
-is returned with it, exact; ``flaw`` names a mistake of small_flaws.py to put in."""
+is returned with it, exact; ``flaw`` names a mistake of FLAWS to put in."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from narrowgauge.suites.meta import small_configs as configs
+from narrowgauge.suites.meta import small_gguf as gguf
 from narrowgauge.suites.meta import small_models as models
+from narrowgauge.suites.meta import small_rest as rest
 from narrowgauge.suites.meta import small_schemes as schemes
-from narrowgauge.suites.meta.small_bytes import Array, Raw, bf16, f16, f32, value_of, write_safetensors
-from narrowgauge.suites.meta.small_schemes import Scheme, Store
-
-
-@dataclass
-class Draft:
-    """A checkpoint before it is written."""
-
-    tensors: dict[str, Raw] = field(default_factory=dict)
-    config: dict[str, Any] = field(default_factory=dict)  #: config.json; {}: none is written
-    others: dict[str, Any] = field(default_factory=dict)  #: other JSON files by name
-    weights: dict[str, Array] = field(default_factory=dict)
-    originals: dict[str, Array] = field(default_factory=dict)
-    shards: int = 0  #: files with an index; 0: one file
+from narrowgauge.suites.meta import small_torch as torch_files
+from narrowgauge.suites.meta.small_bytes import Array, Raw, bf16, f16, f32, write_safetensors
+from narrowgauge.suites.meta.small_drafts import Draft, Llm, draft
+from narrowgauge.suites.meta.small_flaw import Flaw
+from narrowgauge.suites.meta.small_flaws_codes import CODES
+from narrowgauge.suites.meta.small_flaws_config import CONFIG
+from narrowgauge.suites.meta.small_flaws_scales import SCALES
+from narrowgauge.suites.meta.small_schemes import Scheme
 
 
 @dataclass(frozen=True)
 class Written:
-    """A folder, what each of its weights stands for (by the name before quantization), and what it was made from."""
+    """A folder, what each of its weights stands for (by the name before quantization), and what it was made from.
+
+    ``weights`` are those of a file without a flaw.
+    """
 
     folder: Path
     weights: Mapping[str, Array]
@@ -52,72 +49,6 @@ def reciprocal(x: Any) -> Raw:
     return f32([1 / x])
 
 
-@dataclass(frozen=True)
-class Llm:
-    """A language model of one scheme. Suffixes and stores of the scales that belong to no weight."""
-
-    model: models.Model
-    scheme: Scheme | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)  #: quantization_config; {}: none
-    others: Mapping[str, Any] = field(default_factory=dict)
-    kept: Store = bf16  #: what was not quantized
-    input: tuple[str, Callable[[float], Raw]] | None = None  #: suffix of the input's scale, how it is stored
-    kv: tuple[str, str, Callable[[float], Raw]] | None = None  #: names of k's and v's scale behind self_attn, and how
-    kv_equal: bool = False  #: Quark gives both the larger
-    smooth: str = ""  #: last part of the paths with a pre_quant_scale
-    shards: int = 0
-
-
-def draft(row: Llm) -> Draft:
-    """All tensors of a language model."""
-    found = Draft(config=dict(row.model.config), others=dict(row.others), shards=row.shards)
-    if row.kept is f16:
-        found.config = {k: v for k, v in found.config.items() if k != "dtype"} | {"torch_dtype": "float16"}
-    if row.config:
-        found.config["quantization_config"] = dict(row.config)
-    for name, shape in row.model.kept.items():
-        is_bias = name.endswith("e_score_correction_bias")
-        _keep(found, name, models.original(name, shape), f32 if is_bias else row.kept)
-    largest: dict[str, float] = {}
-    for path, shape in row.model.linear.items():
-        word = row.model.input_of(path)
-        largest[word] = max(largest.get(word, 0.0), float(np.abs(models.original(path + ".weight", shape)).max()))
-    for path, shape in row.model.linear.items():
-        _linear(found, row, path, models.original(path + ".weight", shape), largest[row.model.input_of(path)])
-    if row.kv:
-        _kv_scales(found, row, row.kv)
-    return found
-
-
-def _keep(found: Draft, name: str, x: Array, store: Store) -> None:
-    raw = store(x)
-    found.tensors[name], found.weights[name], found.originals[name] = raw, value_of(raw), x
-
-
-def _linear(found: Draft, row: Llm, path: str, w: Array, shared: float) -> None:
-    name = f"{path}.weight"
-    if row.scheme is None:
-        return _keep(found, name, w, row.kept)
-    quantized = row.scheme(w, shared)
-    found.tensors |= {f"{path}.{suffix}": raw for suffix, raw in quantized.tensors.items()}
-    found.weights[name], found.originals[name] = quantized.weight, w
-    if row.input:
-        suffix, store = row.input
-        found.tensors[f"{path}.{suffix}"] = store(models.activation_scale(row.model.input_of(path)))
-    if row.smooth and path.endswith(row.smooth):
-        factors = np.random.default_rng(len(path)).uniform(0.5, 2, w.shape[1])
-        found.tensors[f"{path}.pre_quant_scale"] = bf16(factors)
-    return None
-
-
-def _kv_scales(found: Draft, row: Llm, kv: tuple[str, str, Callable[[float], Raw]]) -> None:
-    *parts, store = kv
-    for i in range(models.LAYERS):
-        values = [models.activation_scale(f"{i} {part}") / 3 for part in "kv"]
-        for part, value in zip(parts, [max(values)] * 2 if row.kv_equal else values, strict=True):
-            found.tensors[f"model.layers.{i}.self_attn.{part}"] = store(value)
-
-
 def _ct(scheme: Scheme, format: str, args: tuple[Any, Any], **more: Any) -> Llm:
     return Llm(models.llama(), scheme, configs.compressed_tensors(format, *args), **more)
 
@@ -132,6 +63,12 @@ def _mo(scheme: Scheme, algo: str, bits: int = 0, group: int = 0, kv: bool = Fal
         kv=("k_proj.k_scale", "v_proj.v_scale", f32) if kv else None,
         **more,
     )
+
+
+def _gptq(version: int, word: str, symmetric: bool, act_order: bool = False) -> Llm:
+    config = configs.gptq(word, symmetric, act_order)
+    others = {"quantize_config.json": {k: v for k, v in config.items() if k != "quant_method"}}
+    return Llm(models.llama(), schemes.gptq(version, symmetric, act_order), config, others, kept=f16)
 
 
 FLOAT = "float-quantized"
@@ -201,23 +138,87 @@ LLMS: dict[str, Llm] = {
         schemes.fp8("block", f32, 2, "weight_scale_inv", power=True),
         configs.deepseek(scale_fmt="ue8m0"),
     ),
+    "quark_fp8_kv": Llm(
+        models.llama(),
+        schemes.fp8("tensor", bf16, 0),
+        configs.quark(configs.QUARK_FP8, configs.QUARK_FP8, kv=True),
+        input=("input_scale", bf16),
+        kv=("k_proj.output_scale", "v_proj.output_scale", bf16),
+        kv_equal=True,
+    ),
+    "quark_fp8_kv_custom": Llm(
+        models.llama(),
+        schemes.fp8("tensor", bf16, 0),
+        configs.QUARK_CUSTOM,
+        input=("input_scale", bf16),
+        kv=("k_scale", "v_scale", bf16),
+        kv_equal=True,
+    ),
+    "quark_ptpc_fp8": Llm(models.llama(), schemes.fp8("channel", bf16, 1), configs.quark(*configs.QUARK_PTPC)),
+    "quark_mxfp4": Llm(models.llama(), schemes.mxfp4("weight"), configs.quark(*configs.QUARK_MXFP4)),
+    "quark_mx17": Llm(models.llama(), schemes.mx17, configs.quark(*configs.QUARK_OLD)),
+    "awq": Llm(models.llama(), schemes.awq, configs.AWQ, kept=f16),
+    "gptq_v1": _gptq(1, "gptq", True),
+    "gptq_v1_asym": _gptq(1, "gptq", False),
+    "gptq_v2": _gptq(2, "gptq_v2", False),
+    "gptq_actorder": _gptq(1, "gptq", True, act_order=True),
 }
 
+
+def _torch_bin() -> Draft:
+    made = draft(LLMS["bf16"])
+    made.file = "pytorch_model.bin"
+    return made
+
+
+def _conv_pth() -> Draft:
+    made = rest.convolutions()
+    made.file = "full.pth"
+    return made
+
+
+def _made(row: Llm) -> Callable[[], Draft]:
+    return lambda: draft(row)
+
+
 #: what makes the draft of each kind
-KINDS: dict[str, Callable[[], Draft]] = {name: lambda row=row: draft(row) for name, row in LLMS.items()}  # type: ignore[misc]
+KINDS: dict[str, Callable[[], Draft]] = {name: _made(row) for name, row in LLMS.items()} | {
+    "gpt_oss": lambda: rest.gpt_oss(openai=False),
+    "gpt_oss_openai": lambda: rest.gpt_oss(openai=True),
+    "conv_fp32": rest.convolutions,
+    "gguf": gguf.draft,
+    "torch_bin": _torch_bin,
+    "torch_pth": _conv_pth,
+    "torch_training": rest.training,
+}
+
+
+#: mistakes by name; each stands with the kind that it is made in
+FLAWS: dict[str, Flaw] = CODES | SCALES | CONFIG
 
 
 def write(kind: str, folder: Path, flaw: str = "") -> Written:
-    """A checkpoint of that kind in an empty or new folder."""
+    """A checkpoint of that kind in an empty or new folder, with a mistake of FLAWS where one is named."""
     made = KINDS[kind]()
+    mistake = FLAWS[flaw] if flaw else None
+    if mistake:
+        if mistake.kind != kind:
+            raise ValueError(f"{flaw!r} is a flaw of {mistake.kind}, and {kind} is asked for")
+        mistake.edit(made)
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in {"config.json": made.config, **made.others}.items():
         if content:
             (folder / name).write_text(json.dumps(content, indent=2) + "\n")
     if made.shards:
         _sharded(folder, made)
+    elif made.file.endswith(".safetensors"):
+        write_safetensors(folder / made.file, made.tensors, {"format": "pt"})
+    elif made.file.endswith(".gguf"):
+        gguf.write_gguf(folder / made.file, made.tensors)
     else:
-        write_safetensors(folder / "model.safetensors", made.tensors, {"format": "pt"})
+        torch_files.save(folder / made.file, made.tensors)
+    if mistake and mistake.after:
+        mistake.after(folder)
     return Written(folder, made.weights, made.originals)
 
 

@@ -159,10 +159,16 @@ def quark_export(kv: Sequence[str] = ()) -> Config:
 QUARK_FP8 = quark_spec("fp8_e4m3", "per_tensor", "PerTensorMinMaxObserver")
 CHANNEL = ("fp8_e4m3", "per_channel", "PerChannelMinMaxObserver")
 QUARK_PTPC = (quark_spec(*CHANNEL, ch_axis=0), quark_spec(*CHANNEL, ch_axis=1, is_dynamic=True))
-MX = {"ch_axis": -1, "group_size": 32, "scale_calculation_mode": "even", "scale_format": "e8m0", "symmetric": None}
+MX: Config = {
+    "ch_axis": -1,
+    "group_size": 32,
+    "scale_calculation_mode": "even",
+    "scale_format": "e8m0",
+    "symmetric": None,
+}
 BLOCKS = ("fp4", "per_group", "PerBlockMXObserver")
 QUARK_MXFP4 = (quark_spec(*BLOCKS, **MX), quark_spec(*BLOCKS, **MX, is_dynamic=True))
-OLD = {"ch_axis": -1, "group_size": 32, "mx_element_dtype": "fp4", "scale_type": None, "symmetric": None}
+OLD: Config = {"ch_axis": -1, "group_size": 32, "mx_element_dtype": "fp4", "scale_type": None, "symmetric": None}
 QUARK_OLD = (quark_spec("mx", "per_group", "PerBlockMXObserver", **OLD),) * 2
 KV_PARTS = ("*k_proj", "*v_proj")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small models: real names of modules, real keys of config.json, and the weights that all kinds of files are made of."""
+"""Small models: real names of modules, real keys of config.json, and the weights that all files are made of."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import numpy as np
 from narrowgauge.suites.meta.small_bytes import Array, bf16, value_of
 
 HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM, VOCAB, LAYERS, EXPERTS = 128, 256, 4, 2, 32, 64, 2, 2
+
+TOGETHER = {"q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "gate_proj": "gate_up", "up_proj": "gate_up"}
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,6 @@ class Model:
         """The same word for all linear layers that read the same input."""
         head, _, last = path.rpartition(".")
         return f"{head}.{self.together.get(last, last)}"
-
-
-TOGETHER = {"q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "gate_proj": "gate_up", "up_proj": "gate_up"}
 
 
 def original(name: str, shape: tuple[int, ...]) -> Array:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from narrowgauge.suites.meta.small_bytes import (
     E2M1,
@@ -31,6 +32,7 @@ from narrowgauge.suites.meta.small_bytes import (
 )
 
 Store = Callable[[Array], Raw]
+Codes = npt.NDArray[np.int64]
 GROUP = 128
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
@@ -73,17 +75,17 @@ Granularity = Literal["tensor", "channel", "block"]
 
 
 def _block(w: Array, granularity: Granularity) -> tuple[int, int]:
-    return {"tensor": w.shape, "channel": (1, w.shape[1]), "block": (128, 128)}[granularity]  # type: ignore[return-value]
+    return {"tensor": w.shape, "channel": (1, w.shape[1]), "block": (128, 128)}[granularity]
 
 
 def fp8(granularity: Granularity, store: Store, dims: int, scale: str = "weight_scale", power: bool = False) -> Scheme:
-    """E4M3 by largest magnitude / 448, stored in ``store``'s format with ``dims`` axes; ``power``: rounded up to 2**e."""
+    """E4M3 by largest magnitude / 448, stored by ``store`` with ``dims`` axes; ``power``: rounded up to 2**e."""
 
     def quantize(w: Array, shared: float) -> Quantized:
         block = _block(w, granularity)
         ideal = amax(w, block) / 448
         stored = store(2.0 ** np.ceil(np.log2(ideal)) if power else ideal)
-        each = spread(value_of(stored), w.shape, block)  # type: ignore[arg-type]
+        each = spread(value_of(stored), w.shape, block)
         codes = nearest(w / each, E4M3)
         n, k = stored.shape
         shape = {0: (), 1: (n * k,), 2: (n, k), 4: (n, 1, k, 1)}[dims]
@@ -101,10 +103,10 @@ def int8(w: Array, shared: float) -> Quantized:
 
 
 def _mx_codes(w: Array, emax: int) -> tuple[Raw, Array]:
-    """Scales of 32 along K, the largest exponent less the format's (OCP MX 1.0), as E8M0; and for each weight its own."""
+    """Scales of 32 along K, the largest exponent less the format's (OCP MX 1.0), as E8M0; and each weight's own."""
     codes = np.floor(np.log2(amax(w, (1, 32)))).astype(np.int64) - emax + 127
     stored = codes_of("U8", codes)
-    return stored, spread(value_of(stored), w.shape, (1, 32))  # type: ignore[arg-type]
+    return stored, spread(value_of(stored), w.shape, (1, 32))
 
 
 def mxfp4(weight: str, raw_dtype: str = "U8") -> Scheme:
@@ -144,7 +146,7 @@ def nvfp4(divides: bool) -> Scheme:
         second = f32([448 * 6 / shared]) if divides else f32(shared / (448 * 6))
         factor = 1 / float(value_of(second).ravel()[0]) if divides else float(value_of(second))
         scales = nearest(amax(w, (1, 16)) / 6 / factor, E4M3)
-        firsts = spread(look_up(scales, E4M3), w.shape, (1, 16))  # type: ignore[arg-type]
+        firsts = spread(look_up(scales, E4M3), w.shape, (1, 16))
         codes = nearest(w / np.where(firsts == 0, 1, firsts * factor), E2M1)
         products = look_up(codes, E2M1) * firsts
         exact = products / value_of(second) if divides else products * value_of(second)
@@ -194,12 +196,12 @@ def ct_int4(zeros: bool = False, act_order: bool = False) -> Scheme:
 def modelopt_int4(w: Array, shared: float) -> Quantized:
     """W4A16_AWQ: signed nibbles, an even row of N in the low one; a scale for 128 of K."""
     stored = f32(amax(w, (1, GROUP)) / 7)
-    each = spread(value_of(stored), w.shape, (1, GROUP))  # type: ignore[arg-type]
+    each = spread(value_of(stored), w.shape, (1, GROUP))
     codes = nearest(w / each, INT4) - 8
     return Quantized({"weight": codes_of("U8", pairs(codes, 0)), "weight_scale": stored}, codes * each)
 
 
-def _unsigned(w: Array, groups: Array, symmetric: bool) -> tuple[Array, Array, Raw]:
+def _unsigned(w: Array, groups: Codes, symmetric: bool) -> tuple[Array, Array, Raw]:
     """Codes [N, K] and zeros [N, groups] of 0 to 15, and the scales [groups, N] in float16."""
     parts = [w[:, groups == g] for g in range(int(groups.max()) + 1)]
     low = np.stack([np.minimum(p.min(axis=1), 0) for p in parts], axis=1)
@@ -211,7 +213,7 @@ def _unsigned(w: Array, groups: Array, symmetric: bool) -> tuple[Array, Array, R
         scales = f16(((high - low) / 15).T)
         # v1 stores a zero less one: no zero of 0 there
         points = np.clip(np.rint(-low / value_of(scales).T), 1, 15)
-    each, zero = value_of(scales).T[:, groups.astype(int)], points[:, groups.astype(int)]
+    each, zero = value_of(scales).T[:, groups], points[:, groups]
     return nearest(w / each + zero, UINT4).astype(np.float64), points, scales
 
 
