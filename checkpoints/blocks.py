@@ -8,6 +8,7 @@ Definitions: ggml-common.h (block_q8_0 and the others), ggml-quants.c (dequantiz
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.codec import values
 
-Bytes = npt.NDArray[np.uint8]
+Bytes = npt.NDArray[Any]  #: of uint8
 Values = npt.NDArray[np.float64]
 
 
@@ -41,7 +42,7 @@ def _fifths(of: Bytes) -> Bytes:
 
 
 def _q8_0(block: Bytes) -> Values:
-    return _halves(block[:, :2]) * _signed(block[:, 2:])
+    return np.asarray(_halves(block[:, :2]) * _signed(block[:, 2:]))
 
 
 def _q4_0(block: Bytes) -> Values:
@@ -50,17 +51,17 @@ def _q4_0(block: Bytes) -> Values:
 
 def _q4_1(block: Bytes) -> Values:
     scale = _halves(block[:, :4])
-    return scale[:, :1] * _planes(block[:, 4:], 4, 16) + scale[:, 1:]
+    return np.asarray(scale[:, :1] * _planes(block[:, 4:], 4, 16) + scale[:, 1:])
 
 
 def _q5_0(block: Bytes) -> Values:
     codes = _planes(block[:, 6:], 4, 16) | (_fifths(block[:, 2:6]) << 4)
-    return _halves(block[:, :2]) * (codes.astype(np.float64) - 16)
+    return np.asarray(_halves(block[:, :2]) * (codes.astype(np.float64) - 16))
 
 
 def _q5_1(block: Bytes) -> Values:
     scale, codes = _halves(block[:, :4]), _planes(block[:, 8:], 4, 16) | (_fifths(block[:, 4:8]) << 4)
-    return scale[:, :1] * codes + scale[:, 1:]
+    return np.asarray(scale[:, :1] * codes + scale[:, 1:])
 
 
 def _six_bits(packed: Bytes) -> tuple[Bytes, Bytes]:
@@ -89,13 +90,13 @@ def _q5_k(block: Bytes) -> Values:
 def _q6_k(block: Bytes) -> Values:
     codes = _planes(block[:, :128], 4, 64) | (_planes(block[:, 128:192], 2, 32) << 4)
     scale = _halves(block[:, 208:]) * _signed(block[:, 192:208])
-    return (codes.astype(np.float64) - 32) * np.repeat(scale, 16, axis=1)
+    return np.asarray((codes.astype(np.float64) - 32) * np.repeat(scale, 16, axis=1))
 
 
 def _q2_k(block: Bytes) -> Values:
     pairs, scale = block[:, :16], _halves(block[:, 80:])
     steps = np.repeat(scale[:, :1] * (pairs & 15), 16, axis=1)
-    return _planes(block[:, 16:80], 2, 32) * steps - np.repeat(scale[:, 1:] * (pairs >> 4), 16, axis=1)
+    return np.asarray(_planes(block[:, 16:80], 2, 32) * steps - np.repeat(scale[:, 1:] * (pairs >> 4), 16, axis=1))
 
 
 def _q3_k(block: Bytes) -> Values:
@@ -103,7 +104,7 @@ def _q3_k(block: Bytes) -> Values:
     low = np.hstack([packed[:, :8] & 15, packed[:, :8] >> 4])
     scales = (low | (_planes(packed[:, 8:], 2, 4) << 4)).astype(np.float64) - 32
     codes = _planes(block[:, 32:96], 2, 32).astype(np.float64) - 4 * (1.0 - high)
-    return codes * np.repeat(_halves(block[:, 108:]) * scales, 16, axis=1)
+    return np.asarray(codes * np.repeat(_halves(block[:, 108:]) * scales, 16, axis=1))
 
 
 def _fours(codes: Bytes) -> Values:

@@ -1,79 +1,61 @@
-"""How often each code of quantized tensors occurs, in the order of the numbers that codes stand for."""
+"""What the codes of a weight say of its scales: whether groups reach the largest code, and how many codes are there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from narrowgauge.checkpoints.counted import Census
+from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.passports import Passport
+from narrowgauge.checkpoints.values import raws, readable
 from narrowgauge.contracts.formats import FORMATS
-from narrowgauge.reference.codec import values
+from narrowgauge.reference.codec import largest, values
 
-Counts = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """Counts of codes by their numbers, ascending; NaN, where there is any, stands apart."""
-
-    format: str
-    codes: tuple[int, ...]  #: in the order of ``numbers``
-    numbers: tuple[float, ...]
-    counts: tuple[int, ...]
-    nan: int
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts) + self.nan
-
-    @property
-    def at_the_ends(self) -> int:
-        """Elements whose code is the last one on its side."""
-        finite = [abs(n) for n in self.numbers if np.isfinite(n)]
-        return sum(c for n, c in zip(self.numbers, self.counts, strict=True) if abs(n) == max(finite))
+#: a group is low where its largest code is at most this part of the largest there is. Where scale = amax / largest it
+#: is within one step of 1; an exponent alone leaves a factor of two, and one more for whoever rounds it up
+LOW_OF_FLOATS, LOW_OF_POWERS = 0.55, 0.2
+#: so many groups of all are low, and the largest codes make up so much, before anything is said
+MANY_LOW, MANY_LARGEST = 0.5, 0.3
 
 
-def codes_of(passport: Passport, census: Census) -> Counts | None:
-    """How often each code of a weight's element occurs. None where bytes hold other things than one or two of them."""
-    fmt = FORMATS.get(passport.element)
-    if fmt is None or census.codes is None or passport.scheme.block_size or passport.scheme.block_bytes:
-        return None
-    if census.codes.size == fmt.code_count:
-        return census.codes
-    if census.codes.size == 256 and fmt.bits == 4:
-        both = census.codes.reshape(16, 16)
-        return both.sum(axis=0) + both.sum(axis=1)
-    return None
+def top(passport: Passport) -> float:
+    """The largest magnitude of a code of this weight, zero point considered."""
+    fmt = FORMATS[passport.element]
+    if passport.scheme.zeros:
+        return float(fmt.code_count // 2)
+    return float(values(fmt)[largest(fmt)])
 
 
-def histogram(format_name: str, counts: Iterable[Counts]) -> Histogram:
-    """The sum of several counts, in order."""
-    fmt = FORMATS[format_name]
-    total = np.sum(list(counts), axis=0)
-    numbers = values(fmt)
-    there = ~np.isnan(numbers)
-    order = [int(code) for code in np.argsort(numbers, kind="stable") if there[code]]
-    return Histogram(
-        fmt.name,
-        tuple(order),
-        tuple(float(numbers[code]) for code in order),
-        tuple(int(total[code]) for code in order),
-        int(total[~there].sum()),
-    )
-
-
-def by_pattern(
-    passports: Iterable[Passport], censuses: Mapping[str, Census], pattern: Mapping[str, str]
-) -> dict[tuple[str, str], Histogram]:
-    """One for all weights of a pattern of names and an element's format: ``pattern`` by module."""
-    found: dict[tuple[str, str], list[Counts]] = {}
-    for one in passports:
-        census = censuses.get(one.weight.name)
-        counts = None if census is None else codes_of(one, census)
-        if counts is not None:
-            found.setdefault((pattern[one.module], FORMATS[one.element].name), []).append(counts)
-    return {key: histogram(key[1], each) for key, each in found.items()}
+def code_findings(passport: Passport) -> Iterator[Finding]:
+    """What the codes of one weight say of its scales: whether groups reach the largest code, and how many are there."""
+    if readable(passport) or passport.scheme.block_size or passport.cutting is None:
+        return
+    most, groups, low, at_top, count = top(passport), 0, 0, 0, 0
+    limit = most * (LOW_OF_POWERS if passport.scheme.parts[0].format == "float8_e8m0fnu" else LOW_OF_FLOATS)
+    reached = 0.0
+    rows, columns = passport.cutting.rows, passport.cutting.columns or passport.shape[-1]
+    for raw in raws(passport):
+        magnitude = np.abs(raw.decoded - raw.zeros)
+        at_top += int(np.count_nonzero(magnitude >= most - (1 if passport.scheme.zeros else 0)))
+        count += magnitude.size
+        with np.errstate(invalid="ignore"):
+            each = np.maximum.reduceat(np.nan_to_num(magnitude), range(0, magnitude.shape[1], columns), axis=1)
+        reached = max(reached, float(each.max(initial=0.0)))
+        if rows == 1:
+            groups, low = (
+                groups + int(np.count_nonzero(each)),
+                low + int(np.count_nonzero((each > 0) & (each <= limit))),
+            )
+    if rows != 1:
+        groups, low = (1, int(reached <= limit)) if reached else (0, 0)
+    if groups and low > MANY_LOW * groups:
+        fnuz = (
+            "; 240 is the largest of the FNUZ flavour" if passport.element == "float8_e4m3fn" and reached == 240 else ""
+        )
+        said = f"the codes of {low:,} of {groups:,} groups stay at or below {limit:g} of {most:g}{fnuz}"
+        yield Finding("scale too large", said, passport.weight.name, low)
+    if count and at_top > MANY_LARGEST * count:
+        yield Finding(
+            "codes saturate", f"{at_top:,} of {count:,} codes have the largest magnitude", passport.weight.name, at_top
+        )

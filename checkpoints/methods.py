@@ -1,6 +1,6 @@
 """Every method of quantization that vLLM 0.33.0, SGLang 0.5.23 or a configuration names: what of it is read here.
 
-vLLM: vllm/model_executor/layers/quantization/__init__.py:16-47. SGLang: sglang/srt/layers/quantization/__init__.py:61-152.
+vLLM: vllm/model_executor/layers/quantization/__init__.py:16-47. SGLang: the same in sglang/srt/layers, :61-152.
 """
 
 from __future__ import annotations

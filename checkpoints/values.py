@@ -1,4 +1,4 @@
-"""What the bytes of a quantized weight stand for, in pieces: float64, exact but for one rounding where it is divided."""
+"""What the bytes of a quantized weight stand for, in pieces: float64, exact but for one rounding of a division."""
 
 from __future__ import annotations
 
@@ -64,6 +64,10 @@ def readable(passport: Passport) -> str:
         return f"no {missing[0]}"
     if passport.cutting is None:
         return "its scale does not divide it"
+    for part in passport.scheme.parts:
+        tensor = passport.tensors.get(part.role)
+        if tensor is not None and tensor.dtype not in part.dtypes and part.role not in ("input", "second_input"):
+            return f"its {part.role} is {tensor.dtype}"
     lead = prod(passport.shape[:-2])
     second = passport.tensors.get("second")
     if second is not None and prod(second.shape) not in (1, lead):
@@ -261,11 +265,17 @@ def numbers(tensor: Stored, form: str = "") -> Values:
 
 def part_numbers(tensor: Stored, form: str, lead: int, which: int, count: int) -> Values:
     """``count`` numbers of a tensor: those of matrix ``which`` of ``lead``, or all where it has not one for each."""
-    fmt = FORMATS[form or tensor.format]
-    if tensor.dtype != "F4" and fmt.storage.itemsize * prod(tensor.shape) != tensor.size:
-        fmt = FORMATS[tensor.format]
+    known = form if tensor.dtype in ("U8", "I8") and form else tensor.format
+    if known not in FORMATS:
+        raise BadInput(f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype}; expected numbers")
+    fmt = FORMATS[known]
     each = prod(tensor.shape) == count * lead
     with Source(tensor.path) as source:
         start = tensor.start + (which * count * fmt.storage.itemsize if each else 0)
-        data = source.read(start, min(count * fmt.storage.itemsize, tensor.size), f"tensor {tensor.name!r}")
+        size = count * fmt.storage.itemsize
+        if size > tensor.size:
+            raise BadInput(
+                f"{tensor.path}: tensor {tensor.name!r} has {list(tensor.shape)}; expected {count:,} numbers"
+            )
+        data = source.read(start, size, f"tensor {tensor.name!r}")
     return decode_values(Coded(fmt.name, np.frombuffer(data, fmt.storage)))

@@ -33,6 +33,11 @@ SCALES: dict[str, Kind] = {
     "order out of range": Kind(
         "wrong", "g_idx names a group that has no scale.", "Take g_idx and scales from the same run of the quantizer."
     ),
+    "scale implausible": Kind(
+        "doubt",
+        "What the scale makes of the largest code is no size that weights have.",
+        "Look for a scale that is inverted, or exponents that are read with another bias.",
+    ),
     "scale in bfloat16": Kind(
         "note",
         "Scales are stored in bfloat16, which moves each weight by up to 2^-9 of it.",
@@ -68,6 +73,7 @@ SCALES: dict[str, Kind] = {
         "The codes of most groups stay far below the largest: range is given away, or the scale is of something else.",
         "Look for a doubled scale (FNUZ), an inverted one, or one of another shard.",
     ),
+    "scale zero over zeros": Kind("note", "A scale is 0 and all codes under it are 0: nothing is lost.", "Nothing."),
     "scale zero": Kind("wrong", "A scale is 0: all weights under it become 0.", _AGAIN),
     "second scale inverted": Kind(
         "wrong",
@@ -75,9 +81,15 @@ SCALES: dict[str, Kind] = {
         "Store its reciprocal, or rename it.",
     ),
     "shards differ": Kind(
-        "doubt",
-        "Shards that an engine fuses have different scales: it takes one for all, and the others are off by the ratio.",
-        "Quantize q, k and v (and gate and up) with a common scale, or requantize to it.",
+        "wrong",
+        "Shards that an engine fuses have different second scales: it takes one for all, and the others are off by the "
+        "ratio.",
+        "Quantize q, k and v (and gate and up) with a common second scale, or requantize to it.",
+    ),
+    "shards requantized": Kind(
+        "note",
+        "Shards that an engine fuses have a scale each: it takes the largest and requantizes the others, or clips less.",
+        "Nothing; a common scale from the start loses less.",
     ),
     "zeros out of range": Kind(
         "doubt", "A zero point lies at or beyond an end of the codes.", "Look at checkpoint_format (gptq, gptq_v2)."

@@ -16,7 +16,7 @@ Array = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
 #: bytes of an element, by safetensors' word, and safetensors' own order of tensors in a file: wide dtypes first
-WIDTHS = {"I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "I8": 1, "U8": 1}
+WIDTHS = {"I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "F8_E4M3FNUZ": 1, "I8": 1, "U8": 1}
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,13 @@ INT8 = [float(q - 256 if q > 127 else q) for q in range(256)]
 
 
 def nearest(values: Array, table: Sequence[float]) -> npt.NDArray[np.int64]:
-    """The code of ``table`` nearest to each value; what lies outside takes the outermost. Of +0 and -0 the first."""
+    """The code of ``table`` nearest to each value; what lies outside takes the outermost. Signs of zeros are kept."""
     order = sorted((v, code) for code, v in enumerate(table) if v == v and not (v == 0 and np.signbit(v)))
     levels = np.array([v for v, _ in order])
     codes = np.array([code for _, code in order])
-    return codes[np.searchsorted((levels[1:] + levels[:-1]) / 2, values)]
+    found = codes[np.searchsorted((levels[1:] + levels[:-1]) / 2, values)]
+    below = [code for code, v in enumerate(table) if v == 0 and np.signbit(v)]
+    return np.where((values < 0) & (found == 0), below[0], found) if below else found
 
 
 def look_up(codes: npt.NDArray[np.generic], table: Sequence[float]) -> Array:
@@ -127,11 +129,14 @@ def words(nibbles: npt.NDArray[np.int64], axis: int, order: Sequence[int] = rang
     found = np.zeros((*a.shape[:-1], a.shape[-1] // 8), np.uint32)
     for place, which in enumerate(order):
         found |= a[..., which::8].astype(np.uint32) << np.uint32(4 * place)
-    return np.moveaxis(found, -1, axis).view(np.int32) if axis in (-1, a.ndim - 1) else _moved(found, axis)
-
-
-def _moved(found: npt.NDArray[np.uint32], axis: int) -> npt.NDArray[np.int32]:
     return np.ascontiguousarray(np.moveaxis(found, -1, axis)).view(np.int32)
+
+
+def nibbles_of(words: npt.NDArray[np.generic], axis: int) -> npt.NDArray[np.int64]:
+    """The eight nibbles of each word along an axis, from the low end."""
+    a = np.moveaxis(words.astype(np.int64), axis, -1)
+    found = np.stack([a >> 4 * place & 15 for place in range(8)], axis=-1)
+    return np.moveaxis(found.reshape(*a.shape[:-1], -1), -1, axis)
 
 
 # ---------------- files

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small checkpoints of every kind, with real names and real keys: ``write(kind, folder)``. What a clean file stands for
-is returned with it, exact; ``flaw`` names a mistake of small_flaws.py to put in."""
+is returned with it, exact; ``flaw`` names a mistake of FLAWS to put in."""
 
 from __future__ import annotations
 
@@ -18,12 +18,19 @@ from narrowgauge.suites.meta import small_schemes as schemes
 from narrowgauge.suites.meta import small_torch as torch_files
 from narrowgauge.suites.meta.small_bytes import Array, Raw, bf16, f16, f32, write_safetensors
 from narrowgauge.suites.meta.small_drafts import Draft, Llm, draft
+from narrowgauge.suites.meta.small_flaw import Flaw
+from narrowgauge.suites.meta.small_flaws_codes import CODES
+from narrowgauge.suites.meta.small_flaws_config import CONFIG
+from narrowgauge.suites.meta.small_flaws_scales import SCALES
 from narrowgauge.suites.meta.small_schemes import Scheme
 
 
 @dataclass(frozen=True)
 class Written:
-    """A folder, what each of its weights stands for (by the name before quantization), and what it was made from."""
+    """A folder, what each of its weights stands for (by the name before quantization), and what it was made from.
+
+    ``weights`` are those of a file without a flaw.
+    """
 
     folder: Path
     weights: Mapping[str, Array]
@@ -186,9 +193,18 @@ KINDS: dict[str, Callable[[], Draft]] = {name: _made(row) for name, row in LLMS.
 }
 
 
+#: mistakes by name; each stands with the kind that it is made in
+FLAWS: dict[str, Flaw] = CODES | SCALES | CONFIG
+
+
 def write(kind: str, folder: Path, flaw: str = "") -> Written:
-    """A checkpoint of that kind in an empty or new folder."""
+    """A checkpoint of that kind in an empty or new folder, with a mistake of FLAWS where one is named."""
     made = KINDS[kind]()
+    mistake = FLAWS[flaw] if flaw else None
+    if mistake:
+        if mistake.kind != kind:
+            raise ValueError(f"{flaw!r} is a flaw of {mistake.kind}, and {kind} is asked for")
+        mistake.edit(made)
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in {"config.json": made.config, **made.others}.items():
         if content:
@@ -201,6 +217,8 @@ def write(kind: str, folder: Path, flaw: str = "") -> Written:
         gguf.write_gguf(folder / made.file, made.tensors)
     else:
         torch_files.save(folder / made.file, made.tensors)
+    if mistake and mistake.after:
+        mistake.after(folder)
     return Written(folder, made.weights, made.originals)
 
 
