@@ -57,7 +57,9 @@ class Source:
     def within(self, offset: int, count: int, what: str) -> None:
         """Raise ``BadInput`` where ``count`` bytes from ``offset`` on are not all in the file."""
         if not 0 <= offset <= offset + count <= self.size:
-            raise refused(self.path, offset, f"expected {count:,} bytes of {what}; the file ends at {self.size:,}")
+            raise refused(
+                self.path, offset, f"expected {count:,} bytes of {what}; the file ends at {self.size:,}, maybe cut off"
+            )
 
     def into(self, offset: int, view: memoryview, what: str) -> None:
         """Fill a buffer with the bytes from ``offset`` on; ``what`` they are is for the error."""

@@ -161,7 +161,7 @@ def test_scales_that_are_none(text: str, reason: str, kv_file: Path, capsys: pyt
 def test_more_scales_that_are_none(kv_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = ["kv", str(kv_file), "--scales"]
     (tmp_path / "e").mkdir()
-    assert "holds no safetensors file" in refused([*start, str(tmp_path / "e")], capsys)
+    assert "holds no weights: no file that ends in .safetensors" in refused([*start, str(tmp_path / "e")], capsys)
     other = checkpoint(
         tmp_path / "c", {"model.layers.5.self_attn.k_scale": 1.0, "model.layers.5.self_attn.v_scale": 1.0}
     )
