@@ -10,14 +10,17 @@ from narrowgauge.checkpoints import online
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import weigh
 from narrowgauge.checkpoints.census import census_of_run, countable
+from narrowgauge.checkpoints.codes import code_findings
 from narrowgauge.checkpoints.configured import configuration
 from narrowgauge.checkpoints.counted import Census
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.landing import DESTINATIONS
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
-from narrowgauge.checkpoints.passports import passports
+from narrowgauge.checkpoints.passports import Passport, passports
 from narrowgauge.checkpoints.report import AS_IT_IS, Found, Progress, Report
+from narrowgauge.checkpoints.scales import scale_findings
+from narrowgauge.checkpoints.shards import shard_findings
 from narrowgauge.checkpoints.work import each
 from narrowgauge.contracts.errors import BadInput
 
@@ -58,8 +61,26 @@ def _headers(report: Report) -> Iterator[Event]:
     report.configuration = configuration(checkpoint)
     report.passports, wrong = passports(checkpoint)
     report.weighed = weigh(checkpoint, report.passports)
-    for finding in wrong:
+    for finding in (*checkpoint.findings, *wrong, *shard_findings(report.passports)):
         yield _found(report, AS_IT_IS, finding)
+
+
+def _scales(report: Report) -> Iterator[Event]:
+    """What the scales of quantized weights say, by themselves and of their codes."""
+    if report.asked.headers_only:
+        return
+    taken = [p for p in report.passports if any(map(report.asked.wants, p.tensors.values()))]
+    done, total = 0, sum(p.size for p in taken)
+    for passport, found in each(of_passport, taken, report.asked.workers):
+        for finding in found:
+            yield _found(report, AS_IT_IS, finding)
+        done += passport.size
+        yield Progress("scales and codes", done, total, passport.module)
+
+
+def of_passport(passport: Passport) -> list[Finding]:
+    """Everything that the numbers of one quantized weight say."""
+    return [*scale_findings(passport), *code_findings(passport)]
 
 
 def _numbers(report: Report) -> Iterator[Event]:
@@ -114,4 +135,4 @@ def _online(report: Report) -> Iterator[Event]:
             yield Progress(f"quantizing by {to.name}", done, total, tensor.name)
 
 
-STAGES: tuple[Callable[[Report], Iterator[Event]], ...] = (_headers, _numbers, _online)
+STAGES: tuple[Callable[[Report], Iterator[Event]], ...] = (_headers, _scales, _numbers, _online)

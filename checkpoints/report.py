@@ -196,7 +196,7 @@ class Group:
 
     kind: str
     about: str
-    pattern: str
+    pattern: str  #: names with ``*`` for numbers; "" where they have none in common
     members: tuple[Found, ...]
 
     @property
@@ -210,10 +210,14 @@ class Group:
 
 
 def grouped(found: Iterable[Found]) -> list[Group]:
-    """Findings, those that differ by layers and experts together: by level, then in the order in which they came."""
+    """Findings, those that differ by layers and experts together: by level, then in the order in which they came.
+
+    Notes of one kind are all together, whatever their tensors are called.
+    """
     groups: dict[tuple[str, ...], list[Found]] = {}
     for one in found:
-        key = (one.finding.kind, one.about, pattern_of(one.finding.tensor), one.role)
+        pattern = "" if one.level == "note" else pattern_of(one.finding.tensor)
+        key = (one.finding.kind, one.about, pattern, one.role)
         groups.setdefault(key, []).append(one)
     made = [Group(key[0], key[1], key[2], tuple(members)) for key, members in groups.items()]
     return sorted(made, key=lambda g: (not g.first.decides, LEVELS.index(g.first.level)))

@@ -71,7 +71,7 @@ def page(report: Report) -> str:
     made = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=False
     ).get_template(PAGE)
-    said = list(about(report))
+    said, groups = list(about(report)), [_group(group) for group in grouped(report.found)]
     answers = {answer.about for answer in report.answers}
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     return made.render(
@@ -79,7 +79,7 @@ def page(report: Report) -> str:
         date=datetime.date.today().isoformat(), wrong=report.wrong, verdict=plain(verdict(report)),
         answers=[{"about": plain(a.about), "said": plain(a.said)} for a in report.answers],
         facts=[(name, plain(text)) for name, text in said if name != "verdict" and name not in answers],
-        groups=[_group(group) for group in grouped(report.found)],
+        groups=groups, notes=sum(group["level"] == "note" for group in groups),
         ranges=audit_pictures.ranges(report), histograms=audit_pictures.histograms(report),
         tables=list(_tables(report)), configs=list(_configurations(report)), command=_command(report),
         script=_Safe(SCRIPT), script_hash=f"sha256-{digest}",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil, floor, log2
 from typing import Any
 
+from narrowgauge.checkpoints.histograms import Histogram, by_pattern
 from narrowgauge.checkpoints.ranges import SHOWN, Range, ends, held_by
 from narrowgauge.checkpoints.report import Report, pattern_of
 from narrowgauge.command.audit_words import plain
@@ -17,6 +18,8 @@ BAR, GAP = 22, 12
 TICKS, LAYERS, NAMED = 12, 24, 8
 #: digits and a sign as an exponent
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: histograms of codes, at most
+HISTOGRAMS = 24
 #: letters of a name beside a mark, and the height of its line
 LETTERS, LINE = 44, 15
 
@@ -47,7 +50,8 @@ def ranges(report: Report) -> dict[str, Any] | None:
     return {
         "width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "bottom": BOTTOM,
         "ticks": [
-            {"y": y(e), "text": f"2{str(e).translate(RAISED)}"} for e in range(ceil(low / step) * step, floor(high) + 1, step)
+            {"y": y(e), "text": f"2{str(e).translate(RAISED)}"}
+            for e in range(ceil(low / step) * step, floor(high) + 1, step)
         ],
         "layers": [
             {"x": round(LEFT + 8 + (n + 0.5) * slot, 1), "text": "–" if layer is None else str(layer)}
@@ -147,5 +151,37 @@ def _caption(asked: Sequence[str]) -> str:
 
 
 def histograms(report: Report) -> list[dict[str, Any]]:
-    """How often each code occurs, of quantized tensors."""
-    return []
+    """How often each code occurs, of quantized tensors whose names differ by numbers alone."""
+    pattern = {p.module: pattern_of(p.module) for p in report.passports}
+    found = by_pattern(report.passports, report.censuses, pattern)
+    return [_histogram(name, one) for (name, _), one in list(found.items())[:HISTOGRAMS]]
+
+
+def _histogram(name: str, one: Histogram) -> dict[str, Any]:
+    shown = list(zip(one.codes, one.numbers, one.counts, strict=True))
+    most = log2(1 + max([*one.counts, one.nan]))
+    width = 320 / (len(shown) + (8 if one.nan else 0))
+    last = max(abs(n) for n in one.numbers)
+    bars = []
+    for place, (code, number, count) in enumerate(shown):
+        if count:
+            title = f"{number:g} ({code:#04x}): {count:,}"
+            bars.append(_bar(place * width, width, count, most, "last" if abs(number) == last else "", title))
+    if one.nan:
+        bars.append(_bar(320 - 6 * width, 6 * width, one.nan, most, "nan", f"NaN: {one.nan:,}"))
+    said = f"{one.format}: {one.total:,} codes, {_part(one.at_the_ends, one.total)} at the ends"
+    if one.nan:
+        said += f", {one.nan:,} NaN"
+    return {
+        "name": plain(name), "said": said, "bars": bars, "first": f"{one.numbers[0]:g}", "last": f"{one.numbers[-1]:g}",
+    }  # fmt: skip
+
+
+def _bar(x: float, width: float, count: int, most: float, css: str, title: str) -> dict[str, Any]:
+    height = round(100 * log2(1 + count) / most, 1)
+    sizes = {"x": round(x, 2), "width": round(width * 0.9, 2), "y": round(110 - height, 1), "height": height}
+    return {**sizes, "css": css, "title": title}
+
+
+def _part(count: int, total: int) -> str:
+    return f"{100 * count / total:.2g} %" if count else "none"

@@ -126,7 +126,7 @@ def where(group: Group) -> str:
     names = list(dict.fromkeys(f.finding.tensor for f in group.members))
     if len(names) == 1:
         return names[0]
-    return f"{len(names):,} × {group.pattern}"
+    return f"{len(names):,} × {group.pattern}" if group.pattern else f"{len(names):,} tensors: {listed(names)}"
 
 
 def places(found: Found) -> str:
