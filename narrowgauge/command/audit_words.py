@@ -126,7 +126,7 @@ def where(group: Group) -> str:
     names = list(dict.fromkeys(f.finding.tensor for f in group.members))
     if len(names) == 1:
         return names[0]
-    return f"{len(names):,} × {group.pattern}" if group.pattern else f"{len(names):,} tensors: {listed(names)}"
+    return f"{len(names):,} × {group.pattern}" if group.pattern else f"{len(names):,} tensors"
 
 
 def places(found: Found) -> str:
@@ -140,7 +140,9 @@ def _findings(level: str, groups: Sequence[Group], top: int, width: int) -> list
         first = group.first
         at = f" ({places(first)})" if first.finding.places else ""
         other = "" if first.role == "model" else f" [{first.role}: not loaded by engines]"
-        said = f"{first.finding.said}{at}{other}. {first.remedy}"
+        names = "" if group.pattern else f" [{listed([f.finding.tensor for f in group.members])}]"
+        named = names if len(group.members) > 1 else ""
+        said = f"{first.finding.said}{at}{other}{named}. {first.remedy}"
         cells = (group.kind, group.about, where(group), f"{group.count:,}" if group.count else "")
         grid.lines.append(Line([Text(plain(cell)) for cell in cells], plain(said)))
     texts = grid.texts(width)
