@@ -24,6 +24,7 @@ from narrowgauge.golden import calls
 from narrowgauge.golden.steps import STAIR, fold, step_table
 from narrowgauge.reference.behaviour import behaviour_of, promised, resolved, standing_of
 from narrowgauge.reference.codec import RandomBits
+from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.inputs import case_named
@@ -131,6 +132,8 @@ def _choices(claim: Claim) -> tuple[object, ...]:
     behaviour = promised(claim)
     if isinstance(behaviour, Paged):
         return behaviour.parts, behaviour.cache.parts, behaviour.cache.buffers, behaviour.slots
+    if isinstance(behaviour, Converting):
+        return (behaviour.conversion,)
     return behaviour.policy, behaviour.recipe
 
 
