@@ -202,8 +202,7 @@ def _first(kind: str) -> Draft:
 def draft_of(kind: str) -> Draft:
     """A draft to edit: made once, and its tables copied. No edit changes what stands in them."""
     made = _first(kind)
-    tables = {name: dict(getattr(made, name)) for name in ("tensors", "config", "others")}
-    return replace(made, **tables)
+    return replace(made, tensors=dict(made.tensors), config=dict(made.config), others=dict(made.others))
 
 
 #: mistakes by name; each stands with the kind that it is made in
