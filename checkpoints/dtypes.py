@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from narrowgauge.contracts.formats import FORMATS
+
+#: axes of a tensor (torch and numpy have no more), and a number of elements that none has
+AXES, TOO_MANY = 64, 1 << 58
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,14 @@ class Unit:
     elements: int
     bytes: int
     format: str = ""  #: of one element; "" where we have none, or where the file does not say where its bits stand
+
+    def size(self, shape: Sequence[int]) -> int | None:
+        """Bytes of a tensor; None for a shape that none can have."""
+        count = math.prod(shape)
+        # an axis of none does not excuse the others
+        if len(shape) > AXES or math.prod(n or 1 for n in shape) >= TOO_MANY or count % self.elements:
+            return None
+        return count // self.elements * self.bytes
 
 
 _FORMAT_OF = {f.safetensors: f.name for f in FORMATS.values() if f.safetensors and f.bits % 4 == 0}

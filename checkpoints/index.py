@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.listing import INDEX, Kind, Listing
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.objects import object_in, text_of
-from narrowgauge.checkpoints.source import refused
+from narrowgauge.checkpoints.source import refused, short
 from narrowgauge.contracts.errors import BadInput
 
 #: names of tensors that a finding spells out
@@ -47,11 +48,13 @@ def read_index(path: Path) -> Index:
         raise refused(path, 0, "an index needs a weight_map: the file of each tensor by name")
     for tensor, file in files.items():
         if not isinstance(file, str) or not file or Path(file).name != file or "\0" in file:
-            raise refused(path, _at(content, tensor), f"tensor {tensor!r} needs the name of a file beside the index")
-    missing = sorted({file for file in files.values() if not (path.parent / file).is_file()})
+            raise refused(
+                path, _at(content, tensor), f"tensor {short(tensor)} needs the name of a file beside the index"
+            )
+    missing = sorted({file for file in files.values() if not os.path.isfile(path.parent / file)})
     if missing:
         more = f", and {len(missing) - 1} more of {len(set(files.values()))}" if len(missing) > 1 else ""
-        raise refused(path, _at(content, missing[0]), f"the file {missing[0]!r} that it names is missing{more}")
+        raise refused(path, _at(content, missing[0]), f"the file {short(missing[0])} that it names is missing{more}")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     return Index(path, files, int(total) if isinstance(total, int | float) and abs(total) < 1 << 63 else None)
 

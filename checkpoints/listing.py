@@ -69,7 +69,7 @@ def listing_of(folder: Path) -> Listing:
             (found.indexes if index else found.files)[kind].append(name)
         elif name.endswith(UNKNOWN):
             found.unknown.append(name)
-        elif (folder / name).is_dir() and any(map(kind_by_name, names_in(folder / name, strict=False))):
+        elif os.path.isdir(folder / name) and any(map(kind_by_name, names_in(folder / name, strict=False))):
             found.below.append(name)
     return found
 

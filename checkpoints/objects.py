@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from narrowgauge.checkpoints.source import Source, refused
+from narrowgauge.checkpoints.source import Source, refused, short
 from narrowgauge.contracts.errors import BadInput
 
 #: bytes of a JSON file that is no mistake, levels of lists in it, and digits of a whole number that is still a float
@@ -57,9 +57,9 @@ def parsed(content: bytes, path: Path, start: int = 0, configuration: bool = Fal
         raise refused(path, at(error.pos), f"this is no JSON: {error.msg}") from None
     except _Number as error:
         place = next((p for kind, p in _tokens(text) if kind == str(error)), 0)
-        raise refused(path, at(place), f"{_short(str(error))} is no number that can be used") from None
+        raise refused(path, at(place), f"{short(str(error))} is no number that can be used") from None
     except _Twice as error:
-        raise refused(path, at(_second(text)), f"the name {_short(str(error))} stands twice in one object") from None
+        raise refused(path, at(_second(text)), f"the name {short(str(error))} stands twice in one object") from None
     except RecursionError:
         raise refused(path, at(_too_deep(text)), f"JSON more than {DEEPEST} levels deep") from None
     if _LONE.search(content):
@@ -178,7 +178,3 @@ def _refuse_lone(found: Any, path: Path, start: int) -> None:
 
 def _kind(found: Any) -> str:
     return {list: "a list", str: "a text", bool: "true or false"}.get(type(found), "a number" if found else "null")
-
-
-def _short(text: str) -> str:
-    return repr(text) if len(text) <= 60 else f"{text[:40]}… ({len(text):,} letters)"

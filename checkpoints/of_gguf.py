@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,15 @@ from narrowgauge.checkpoints.dtypes import GGML, GGML_REMOVED, UNITS
 from narrowgauge.checkpoints.gguf_values import value
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.roles import role_of
-from narrowgauge.checkpoints.source import Source, refused
+from narrowgauge.checkpoints.source import Source, refused, short
 from narrowgauge.contracts.errors import BadInput
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 #: bytes of the shortest entry of metadata (empty key, type, one byte) and of a tensor (empty name, no axes)
 SHORTEST_VALUE, SHORTEST_TENSOR = 8 + 4 + 1, 8 + 4 + 4 + 8
-#: axes of a tensor (GGML_MAX_DIMS), bytes that tensors are aligned to, and a number of elements that no file has
-AXES, ALIGNMENT, TOO_MANY = 4, 32, 1 << 63
+#: axes of a tensor (GGML_MAX_DIMS), and bytes that tensors are aligned to
+AXES, ALIGNMENT = 4, 32
 
 
 def tensors_of(path: Path) -> tuple[dict[str, Stored], dict[str, Any]]:
@@ -74,7 +73,7 @@ def _metadata(cursor: Cursor, count: int) -> dict[str, Any]:
         at = cursor.at
         key = cursor.name("a key of the metadata")
         if key in found:
-            raise refused(cursor.source.path, at, f"the key {key!r} stands twice in the metadata")
+            raise refused(cursor.source.path, at, f"the key {short(key)} stands twice in the metadata")
         found[key] = value(cursor)
     return found
 
@@ -94,22 +93,22 @@ class _Tensors:
         cursor, at = self.cursor, self.cursor.at
         name = cursor.name("the name of a tensor")
         if name in self.entries:
-            raise refused(self.path, at, f"the name of tensor {name!r} stands twice")
-        axes = cursor.number("I", f"the axes of tensor {name!r}")
+            raise refused(self.path, at, f"the name of tensor {short(name)} stands twice")
+        axes = cursor.number("I", f"the axes of tensor {short(name)}")
         if axes > AXES:
-            raise refused(self.path, at, f"tensor {name!r} has {axes:,} axes; ggml has at most {AXES}")
-        sizes = tuple(cursor.number("Q", f"the shape of tensor {name!r}") for _ in range(axes))
-        number = cursor.number("I", f"the type of tensor {name!r}")
-        offset = cursor.number("Q", f"the place of tensor {name!r}")
+            raise refused(self.path, at, f"tensor {short(name)} has {axes:,} axes; ggml has at most {AXES}")
+        sizes = tuple(cursor.number("Q", f"the shape of tensor {short(name)}") for _ in range(axes))
+        number = cursor.number("I", f"the type of tensor {short(name)}")
+        offset = cursor.number("Q", f"the place of tensor {short(name)}")
         if number not in GGML:
             said = f", {GGML_REMOVED[number]}, which ggml does not read any more" if number in GGML_REMOVED else ""
-            raise refused(self.path, at, f"tensor {name!r} has the unknown type {number}{said}; known: {_known()}")
+            raise refused(self.path, at, f"tensor {short(name)} has the unknown type {number}{said}; known: {_known()}")
         kind = GGML[number]
         unit = UNITS[kind]
+        size = unit.size(sizes)
         # ggml counts axes from the innermost on, and blocks lie along that one
-        if math.prod(max(n, 1) for n in sizes) >= TOO_MANY or (sizes[0] if sizes else 1) % unit.elements:
-            raise refused(self.path, at, f"tensor {name!r} of {kind} has the impossible shape {list(sizes[::-1])}")
-        size = math.prod(sizes) // unit.elements * unit.bytes
+        if size is None or (sizes[0] if sizes else 1) % unit.elements:
+            raise refused(self.path, at, f"tensor {short(name)} of {kind} has the impossible shape {list(sizes[::-1])}")
         self.entries[name] = (kind, sizes[::-1], size, offset, at)
 
     def placed(self) -> dict[str, Stored]:
@@ -121,9 +120,9 @@ class _Tensors:
                 raise refused(
                     self.path,
                     at,
-                    f"tensor {name!r} is said to begin {offset:,} bytes into the data; expected {expected:,}",
+                    f"tensor {short(name)} is said to begin {offset:,} bytes into the data; expected {expected:,}",
                 )
-            self.cursor.source.within(start + offset, size, f"tensor {name!r}")
+            self.cursor.source.within(start + offset, size, f"tensor {short(name)}")
             found[name] = Stored(
                 name, kind, shape, self.path, start + offset, size, UNITS[kind].format, role_of(name)
             )  # fmt: skip

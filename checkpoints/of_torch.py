@@ -15,7 +15,7 @@ from typing import Any
 from narrowgauge.checkpoints.dtypes import TORCH
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.roles import role_of
-from narrowgauge.checkpoints.source import Source, refused
+from narrowgauge.checkpoints.source import Source, refused, short
 from narrowgauge.checkpoints.zip_records import Record, records_of
 from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.devices.following import follow
@@ -107,11 +107,11 @@ def placed(
         # torch counts the bytes along the last axis, and each holds so many elements
         shape = (*shape[:-1], shape[-1] * unit.elements)
     if name in found.tensors:
-        raise refused(path, start, f"two tensors have the name {name!r}")
+        raise refused(path, start, f"two tensors have the name {short(name)}")
     if math.prod(shape) * unit.bytes != size * unit.elements:
-        raise refused(path, start, f"tensor {name!r} is {dtype} {list(shape)} in {size:,} bytes")
+        raise refused(path, start, f"tensor {short(name)} is {dtype} {list(shape)} in {size:,} bytes")
     if number >= 0 and not _in_one(records[number] or [], start, size):
-        raise refused(path, start, f"tensor {name!r} of {size:,} bytes lies in no record of the zip file")
+        raise refused(path, start, f"tensor {short(name)} of {size:,} bytes lies in no record of the zip file")
     found.tensors[name] = Stored(name, dtype, shape, path, start, size, unit.format, role_of(name))
 
 

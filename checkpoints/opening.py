@@ -12,7 +12,7 @@ from narrowgauge.checkpoints.configs import configs_of
 from narrowgauge.checkpoints.index import Index, index_findings, index_of, read_index
 from narrowgauge.checkpoints.listing import INDEX, SUFFIXES, Kind, Listing, chosen, kind_by_name, listing_of, parts_of
 from narrowgauge.checkpoints.model import Checkpoint, Stored
-from narrowgauge.checkpoints.source import Source, refused, unusable
+from narrowgauge.checkpoints.source import Source, refused, short, unusable
 from narrowgauge.contracts.errors import BadInput
 
 Tensors = dict[str, Stored]
@@ -109,5 +109,7 @@ def _refuse_unasked(path: Path, files: list[Path], torch_weights: bool) -> None:
 def _refuse_twice(tensors: Tensors, more: Tensors) -> None:
     for name in more.keys() & tensors.keys():
         raise refused(
-            more[name].path, more[name].start, f"tensor {name!r} is in {tensors[name].path.name} too; give one file"
+            more[name].path,
+            more[name].start,
+            f"tensor {short(name)} is in {tensors[name].path.name} too; give one file",
         )

@@ -7,7 +7,7 @@ import struct
 import zipfile
 from dataclasses import dataclass
 
-from narrowgauge.checkpoints.source import Source, refused
+from narrowgauge.checkpoints.source import Source, refused, short
 from narrowgauge.contracts.errors import BadInput
 
 #: bytes of the fixed part of a record's own header, and where the lengths of name and extra field stand in it
@@ -64,10 +64,10 @@ def records_of(source: Source) -> list[Record]:
 
 
 def _record(source: Source, entry: zipfile.ZipInfo) -> Record:
-    header = source.read(entry.header_offset, HEADER, f"record {entry.filename!r}")
+    header = source.read(entry.header_offset, HEADER, f"record {short(entry.filename)}")
     if header[:4] != b"PK\x03\x04":
-        raise refused(source.path, entry.header_offset, f"expected the record {entry.filename!r} of the zip file")
+        raise refused(source.path, entry.header_offset, f"expected the record {short(entry.filename)} of the zip file")
     start = entry.header_offset + HEADER + sum(struct.unpack_from("<2H", header, LENGTHS))
-    source.within(start, entry.compress_size, f"record {entry.filename!r}")
+    source.within(start, entry.compress_size, f"record {short(entry.filename)}")
     stored = entry.compress_type == zipfile.ZIP_STORED and entry.file_size == entry.compress_size
     return Record(entry.filename, start, entry.compress_size, stored)

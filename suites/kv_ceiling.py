@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class Model:
     """The folder of a model. Raises ``BadInput`` for one without configuration or layers, or of an unknown kind."""
 
     def __init__(self, folder: Path) -> None:
-        if not (folder / "config.json").is_file():
+        if not os.path.isfile(folder / "config.json"):
             raise BadInput(f"{folder} has no config.json; expected a model's folder, with its safetensors files")
         found = open_checkpoint(folder)
         self.shape: Shape = shape_of(found.config, f"{folder}/config.json")

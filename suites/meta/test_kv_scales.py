@@ -173,8 +173,8 @@ def test_more_scales_that_are_none(kv_file: Path, tmp_path: Path, capsys: pytest
     empty = checkpoint(tmp_path / "f", {f"{layer(2)}.k_scale": np.zeros(0, F32)})
     assert "holds no number" in refused([*start, str(empty)], capsys)
     for content, reason in (
-        ("[]", "holds no JSON object"),
-        ("{", "as JSON"),
+        ("[]", "expected a JSON object, and this is a list"),
+        ("{", "byte 1: this is no JSON"),
         ("{}", "names no layer"),
         ('{"a": {"q": 1}}', "layer 'a'"),
     ):
