@@ -18,7 +18,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS
 
 #: bytes that are looked at together: with what is computed of them they stay in a core's cache
-PIECE = 1 << 18
+PIECE = 3 << 17
 #: of codes of at most 8 bits, where each piece costs a look at what is watched
 CODES_PIECE = 1 << 20
 #: integer types without a name in ``FORMATS``, in the words of the kinds of files

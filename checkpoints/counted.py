@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Any, TypeAlias
 
@@ -91,6 +91,19 @@ class Census:
     def places(self, kind: str) -> tuple[Place, ...]:
         """The first elements of a kind of trouble, in their order: index and value as shown."""
         return tuple(Place(self._index(offset), self._shown(code)) for offset, code in self.seen.get(kind, ()))
+
+    def to_json(self) -> dict[str, Any]:
+        """As data: of codes those that stand there, in hexadecimal; of trouble the first places."""
+        said = {name: getattr(self, name) for name in ("format", *TOTALS, "amax")}
+        said["least"] = self.least if self.least < inf else None
+        said["into"] = {to: asdict(landed) for to, landed in self.into.items()}
+        if self.codes is not None:
+            said["codes"] = {f"{code:#04x}": int(self.codes[code]) for code in np.flatnonzero(self.codes)}
+        said["first"] = {
+            kind: [{"index": list(place.index), "value": place.value} for place in self.places(kind)]
+            for kind in self.seen
+        }
+        return said
 
     def _index(self, offset: int) -> tuple[int, ...]:
         return tuple(map(int, np.unravel_index(offset, self.shape))) if self.shape else ()

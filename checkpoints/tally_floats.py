@@ -8,6 +8,7 @@ the piece has it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,124 +29,143 @@ class FloatTally:
 
     def __init__(self, fmt: Format, into: Iterable[str], longest: int, exactness: bool = False) -> None:
         self.fmt = fmt
-        self.landings = {to: landing(fmt, destination(to)) for to in into if to != fmt.name}
-        self.landed = {to: Landed(inexact=0) for to in self.landings}
         self.exactness = exactness
         self.counts: dict[str, Any] = dict.fromkeys(counted.TOTALS, 0)
         self.most, self.least = 0, special_code(fmt)  # codes of magnitudes, the latter of infinity if there is none
         self.seen: dict[str, Seen] = {}
+        # Compares of signed integers are faster, and operands that are arrays spare a conversion in each call.
         self._signed = np.dtype(f"<i{fmt.storage.itemsize}")
-        self._magnitudes = np.empty(longest, fmt.storage)
-        self._mask = np.empty(longest, np.bool_)
-        self._negative = Adder(longest)
-        self._subnormal = {to: Adder(longest) for to in self.landings}
+        self._zero, self._unsigned = (np.array(code, self._signed) for code in (0, fmt.sign_bit - 1))
+        self._into = [_Into(landing(fmt, destination(to)), self._signed) for to in into if to != fmt.name]
+        self._masks = Masks(1 + len(self._into), longest)
 
     def add(self, piece: npt.NDArray[np.uint8], first: int) -> None:
-        """One piece: its bytes, and the place of its first element among all of the tensor."""
-        codes = piece.view(self.fmt.storage)
-        magnitudes = np.bitwise_and(codes, self.fmt.sign_bit - 1, out=self._magnitudes[: codes.size])
-        signed = magnitudes.view(self._signed)  # compares and counts faster than unsigned
-        mask = self._mask[: codes.size]
-        most, least = int(signed.max()), int(signed.min())
-        self.counts["elements"] += codes.size
-        self._negative.add(np.less(codes.view(self._signed), 0, out=mask))
-        zeros = 0
-        if least == 0:
-            zeros, least = self._zeros(codes, magnitudes)
-        special = 0
-        if most >= special_code(self.fmt):
-            special, most = self._special(codes, magnitudes, first)
-        self.most, self.least = max(self.most, most), min(self.least, least)
-        for to, there in self.landings.items():
-            self._lands(to, there, codes, signed, first, (most, least, zeros, special))
+        """One piece: its bytes, which are overwritten, and the place of its first element among all of the tensor."""
+        magnitudes = piece.view(self._signed)
+        negative, *subnormal = self._masks.of(magnitudes.size)
+        np.less(magnitudes, self._zero, negative)
+        np.bitwise_and(magnitudes, self._unsigned, magnitudes)
+        run = Run(magnitudes, negative, first, int(magnitudes.max()), int(magnitudes.min()))
+        if run.least == 0:
+            self._zeros(run)
+        if run.most >= special_code(self.fmt):
+            self._special(run)
+        self.most, self.least = max(self.most, run.most), min(self.least, run.least)
+        for there, mask in zip(self._into, subnormal, strict=True):
+            self._lands(there, run, mask)
+        self.counts["elements"] += magnitudes.size
+        self._masks.count(magnitudes.size)
 
-    def _zeros(self, codes: Codes, magnitudes: Codes) -> tuple[int, int]:
-        """How many zeros, and the least magnitude that is none."""
-        zeros = codes.size - counted.number(magnitudes)
-        negative = counted.number(np.equal(codes, self.fmt.sign_bit, out=self._mask[: codes.size]))
-        self.counts["zeros"] += zeros
+    def _zeros(self, run: Run) -> None:
+        """Count zeros, and find the least magnitude that is none."""
+        zero = run.magnitudes == 0
+        run.zeros = counted.number(zero)
+        negative = counted.number(zero & run.negative)
+        self.counts["zeros"] += run.zeros
         self.counts["negative_zeros"] += negative
         self.counts["negative"] -= negative
-        above = np.subtract(magnitudes, 1)  # zero becomes the largest of all
-        return zeros, min(int(above.min()) + 1, special_code(self.fmt))
+        above = (run.magnitudes - 1).view(self.fmt.storage)  # zero becomes the largest of all
+        run.least = min(int(above.min()) + 1, special_code(self.fmt))
 
-    def _special(self, codes: Codes, magnitudes: Codes, first: int) -> tuple[int, int]:
-        """NaN and infinities: how many, and the largest magnitude that is finite."""
+    def _special(self, run: Run) -> None:
+        """Count NaN and infinities, and find the largest magnitude that is finite."""
         infinity = special_code(self.fmt)
-        nan, plus, minus = magnitudes > infinity, codes == infinity, codes == infinity | self.fmt.sign_bit
+        nan, infinite = run.magnitudes > infinity, run.magnitudes == infinity
         for name, kind, mask in (
             ("nan", counted.NAN, nan),
-            ("plus_infinite", counted.PLUS_INFINITE, plus),
-            ("minus_infinite", counted.MINUS_INFINITE, minus),
+            ("plus_infinite", counted.PLUS_INFINITE, infinite & ~run.negative),
+            ("minus_infinite", counted.MINUS_INFINITE, infinite & run.negative),
         ):
             self.counts[name] += counted.number(mask)
-            self._see(kind, codes, mask, first)
-        self.counts["negative"] -= counted.number(nan & (codes > infinity | self.fmt.sign_bit))
-        finite = magnitudes < infinity
-        return codes.size - counted.number(finite), int(magnitudes.max(initial=0, where=finite))
+            self._see(kind, run, mask)
+        self.counts["negative"] -= counted.number(nan & run.negative)
+        run.most = int(run.magnitudes.max(initial=0, where=run.magnitudes < infinity))
 
-    def _lands(
-        self, to: str, there: Landing, codes: Codes, signed: Codes, first: int, facts: tuple[int, int, int, int]
-    ) -> None:
-        """What one destination makes of a piece."""
-        most, least, zeros, special = facts
-        mask = self._mask[: codes.size]
-        beyond = flushed = 0
-        if most >= there.beyond:
-            found = np.greater_equal(signed, there.beyond, out=mask)
-            if special:
-                found &= signed < special_code(self.fmt)
-            beyond = counted.number(found)
-            self._see(counted.beyond(to), codes, found, first)
-        if least < there.some:
-            found = np.less(signed, there.some, out=mask)
-            if zeros:
-                found &= signed > 0
-            flushed = counted.number(found)
-            self._see(counted.flushed(to), codes, found, first)
-        small = 0
-        if least < there.normal:
-            self._subnormal[to].add(np.less(signed, there.normal, out=mask))
-            small = zeros + flushed  # which are no subnormal numbers there
-        inexact = self._inexact(there, signed, (most, least)) if self.exactness else None
-        if not there.dropped and most < there.beyond and least >= there.whole:
-            inexact = 0
-        self.landed[to] += Landed(beyond, flushed, -small, inexact)
+    def _lands(self, into: _Into, run: Run, subnormal: Mask) -> None:
+        """What one destination makes of a piece. The mask is for its subnormal numbers, and all that is smaller."""
+        there, flushed = into.landing, 0
+        if run.most >= there.beyond:
+            beyond = (run.magnitudes >= there.beyond) & (run.magnitudes < special_code(self.fmt))
+            into.beyond += counted.number(beyond)
+            self._see(counted.beyond(there.to.name), run, beyond)
+        if run.least < there.some:
+            smallest = run.magnitudes < into.some
+            if run.zeros:
+                smallest &= run.magnitudes > 0
+            flushed = counted.number(smallest)
+            into.flushed += flushed
+            self._see(counted.flushed(there.to.name), run, smallest)
+        if run.least < there.normal:
+            np.less(run.magnitudes, into.normal, subnormal)
+            into.smaller += run.zeros + flushed
+        else:
+            subnormal.fill(False)
+        if there.dropped or run.most >= there.beyond or run.least < there.whole:
+            into.sure = False
+            if self.exactness:
+                into.inexact += self._inexact(there, run)
 
-    def _inexact(self, there: Landing, signed: Codes, facts: tuple[int, int]) -> int:
+    def _inexact(self, there: Landing, run: Run) -> int:
         """How many finite values become others, among them those that become zero or lie beyond."""
-        most, least = facts
-        infinity, lost = special_code(self.fmt), (1 << there.dropped) - 1
-        regular = self._regular(signed, there) & (signed & lost != 0) if lost else np.zeros(signed.size, np.bool_)
-        total = counted.number(regular)
-        if most >= there.beyond:
-            total += counted.number((signed >= there.beyond) & (signed < infinity))
-        if least < there.whole:
-            small = signed[(signed < there.whole) & (signed > 0) & (signed < there.beyond)]
+        total, magnitudes = 0, run.magnitudes
+        if there.dropped:
+            lost = magnitudes & ((1 << there.dropped) - 1) != 0
+            total = counted.number(lost & (magnitudes >= there.whole) & (magnitudes < there.beyond))
+        if run.most >= there.beyond:
+            total += counted.number((magnitudes >= there.beyond) & (magnitudes < special_code(self.fmt)))
+        if run.least < there.whole:
+            small = magnitudes[(magnitudes > 0) & (magnitudes < min(there.whole, there.beyond))]
             total += counted.number(changes(decode(small.view(self.fmt.storage), self.fmt), there.to))
         return total
 
-    @staticmethod
-    def _regular(signed: Codes, there: Landing) -> Mask:
-        """Magnitudes of which the lower bits are what is lost."""
-        mask: Mask = (signed >= there.whole) & (signed < there.beyond)
-        return mask
-
-    def _see(self, kind: str, codes: Codes, mask: Mask, first: int) -> None:
+    def _see(self, kind: str, run: Run, mask: Mask) -> None:
         """Keep the first places of a kind of trouble."""
         if len(self.seen.get(kind, ())) == FIRST:
             return
         found = np.flatnonzero(mask)[:FIRST]
-        new = tuple(zip((found + first).tolist(), codes[found].tolist(), strict=True))
+        codes = run.magnitudes[found].view(self.fmt.storage)
+        codes[run.negative[found]] |= self.fmt.storage.type(self.fmt.sign_bit)
+        new = tuple(zip((found + run.first).tolist(), codes.tolist(), strict=True))
         if new:
             self.seen = counted.merged(self.seen, {kind: new})
 
     def result(self, shape: tuple[int, ...]) -> Census:
         """What has been counted. To be asked for once."""
-        self.counts["negative"] += self._negative.total()
-        into = {to: landed + Landed(subnormal=self._subnormal[to].total()) for to, landed in self.landed.items()}
+        negative, *subnormal = self._masks.totals()
+        self.counts["negative"] += negative
+        into = {
+            there.landing.to.name: there.result(small, self.exactness)
+            for there, small in zip(self._into, subnormal, strict=True)
+        }
         most, least = decode(np.array([self.most, self.least], self.fmt.storage), self.fmt).tolist()
         return Census(self.fmt.name, shape, **self.counts, amax=most, least=least, into=into, seen=self.seen)
+
+
+@dataclass
+class Run:
+    """A piece as the steps of a census see it."""
+
+    magnitudes: Codes  #: codes without their signs, as signed integers
+    negative: Mask  #: the signs
+    first: int  #: the place of the first element among all of the tensor
+    most: int  #: the largest magnitude, later the largest that is finite
+    least: int  #: the smallest magnitude, later the smallest that is not zero
+    zeros: int = 0
+
+
+class _Into:
+    """One destination: its thresholds, and what has been counted so far."""
+
+    def __init__(self, there: Landing, signed: np.dtype[Any]) -> None:
+        self.landing = there
+        self.some, self.normal = (np.array(code, signed) for code in (there.some, there.normal))
+        self.beyond = self.flushed = self.inexact = 0
+        self.smaller = 0  # zeros, and what becomes zero, where they are in the mask of subnormal numbers
+        self.sure = True  # whether no number can have become another
+
+    def result(self, small: int, exactness: bool) -> Landed:
+        inexact = self.inexact if exactness or self.sure else None
+        return Landed(self.beyond, self.flushed, small - self.smaller, inexact)
 
 
 def changes(values: npt.NDArray[np.float64], to: Format) -> Mask:
@@ -157,23 +177,31 @@ def changes(values: npt.NDArray[np.float64], to: Format) -> Mask:
     return changed
 
 
-class Adder:
-    """Counts what is true in masks: sums stand in bytes, one for each place of a piece, until a byte could overflow.
+class Masks:
+    """Several masks of a piece, and how often each was true: sums stand in bytes, one for each place of a piece.
 
-    Adding a mask costs half of what counting it does; the sums are counted once in 255 pieces.
+    Adding a mask costs half of what counting it does. The sums are counted once in 255 pieces, before a byte overflows.
     """
 
-    def __init__(self, longest: int) -> None:
-        self._sums = np.zeros(longest, np.uint8)
-        self._pieces = self._counted = 0
+    def __init__(self, count: int, longest: int) -> None:
+        self._masks = np.zeros((count, longest), np.bool_)
+        self._sums = np.zeros((count, longest), np.uint8)
+        self._pieces, self._counted = 0, np.zeros(count, np.int64)
 
-    def add(self, mask: Mask) -> None:
+    def of(self, size: int) -> npt.NDArray[np.bool_]:
+        """The masks [count, size] of a piece of so many elements, to be filled."""
+        return self._masks[:, :size]
+
+    def count(self, size: int) -> None:
+        """Count what is true in the masks of a piece."""
         if self._pieces == 255:
-            self._counted, self._pieces = self.total(), 0
+            self._counted += self._sums.sum(axis=1, dtype=np.int64)
             self._sums.fill(0)
-        sums = self._sums[: mask.size]
-        np.add(sums, mask.view(np.uint8), out=sums)
+            self._pieces = 0
+        sums = self._sums[:, :size]
+        np.add(sums, self._masks[:, :size].view(np.uint8), sums)
         self._pieces += 1
 
-    def total(self) -> int:
-        return self._counted + int(self._sums.sum(dtype=np.int64))
+    def totals(self) -> list[int]:
+        """How often each was true."""
+        return [int(total) for total in self._counted + self._sums.sum(axis=1, dtype=np.int64)]
