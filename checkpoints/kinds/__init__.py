@@ -8,6 +8,7 @@ from narrowgauge.checkpoints.findings import Kind
 from narrowgauge.checkpoints.kinds.config import CONFIG
 from narrowgauge.checkpoints.kinds.engines import ENGINES
 from narrowgauge.checkpoints.kinds.files import FILES
+from narrowgauge.checkpoints.kinds.online import ONLINE
 from narrowgauge.checkpoints.kinds.scales import SCALES
 from narrowgauge.checkpoints.kinds.values import VALUES
 
@@ -17,5 +18,6 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
     "scales": SCALES,
     "config": CONFIG,
     "engines": ENGINES,
+    "online": ONLINE,
 }
 KINDS: dict[str, Kind] = {name: kind for group in GROUPS.values() for name, kind in group.items()}
