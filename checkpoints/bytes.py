@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from narrowgauge.checkpoints.model import Checkpoint
 from narrowgauge.checkpoints.passports import Passport
@@ -31,6 +32,19 @@ class Weighed:
     def each_quantized(self) -> float:
         """Bytes a parameter of those that are quantized."""
         return self.codes / self.quantized if self.quantized else 0.0
+
+    def to_json(self, bandwidth: float) -> dict[str, Any]:
+        """Bytes, and the floor in milliseconds at that many TB/s."""
+        return {
+            "parameters": self.parameters,
+            "quantized_parameters": self.quantized,
+            "bytes": self.size,
+            "bytes_of_quantized": self.codes,
+            "bytes_per_parameter": self.each,
+            "bytes_per_quantized_parameter": self.each_quantized,
+            "bandwidth_tb_s": bandwidth,
+            "decode_floor_ms": 1000 * self.floor(bandwidth),
+        }
 
     def floor(self, bandwidth: float) -> float:
         """Seconds that one token takes at least, where each weight is read once: ``bandwidth`` in TB/s."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from narrowgauge.checkpoints.findings import Finding
+from narrowgauge.checkpoints.orders import order_findings
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.values import raws, readable
 from narrowgauge.contracts.formats import FORMATS
@@ -29,7 +30,7 @@ def top(passport: Passport) -> float:
 
 def code_findings(passport: Passport) -> Iterator[Finding]:
     """What the codes of one weight say of its scales: whether groups reach the largest code, and how many are there."""
-    if readable(passport) or passport.scheme.block_size or passport.cutting is None:
+    if readable(passport) or passport.scheme.block_size or passport.cutting is None or any(order_findings(passport)):
         return
     most, groups, low, at_top, count = top(passport), 0, 0, 0, 0
     limit = most * (LOW_OF_POWERS if passport.scheme.parts[0].format == "float8_e8m0fnu" else LOW_OF_FLOATS)
@@ -37,6 +38,8 @@ def code_findings(passport: Passport) -> Iterator[Finding]:
     rows, columns = passport.cutting.rows, passport.cutting.columns or passport.shape[-1]
     for raw in raws(passport):
         magnitude = np.abs(raw.decoded - raw.zeros)
+        if raw.order is not None:  # columns of one group beside each other
+            magnitude = magnitude[:, np.argsort(raw.order, kind="stable")]
         at_top += int(np.count_nonzero(magnitude >= most - (1 if passport.scheme.zeros else 0)))
         count += magnitude.size
         with np.errstate(invalid="ignore"):

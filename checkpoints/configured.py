@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from narrowgauge.checkpoints.model import Checkpoint
@@ -44,20 +45,58 @@ class Configuration:
 
     def ignored(self, module: str) -> str | None:
         """The entry of ``ignore`` that names a module; None where there is none."""
-        return next((entry for entry in self.ignore if matches(entry, module, self.parts)), None)
+        found = self._ignore.first(module)
+        return None if found is None else self.ignore[found]
 
     def of(self, module: str) -> Asked | None:
         """What is asked of a module. None for one that is not quantized, or of which nothing is said."""
-        if self.ignored(module) is not None:
+        if self._ignore.first(module) is not None:
             return None
-        for targets, asked in self.groups:
-            if any(target in _CLASSES or matches(target, module) for target in targets):
-                return asked
-        return None
+        found = self._targets.first(module)
+        return None if found is None else self._flat[found][1]
+
+    @cached_property
+    def _ignore(self) -> Patterns:
+        return Patterns(self.ignore, self.parts)
+
+    @cached_property
+    def _flat(self) -> tuple[tuple[str, Asked], ...]:
+        return tuple((target, asked) for targets, asked in self.groups for target in targets)
+
+    @cached_property
+    def _targets(self) -> Patterns:
+        return Patterns(tuple("*" if target in _CLASSES else target for target, _ in self._flat))
+
+
+class Patterns:
+    """Entries that name modules. A whole model is looked up at once, so plain entries are found by their paths."""
+
+    def __init__(self, entries: tuple[str, ...], parts: bool = False) -> None:
+        self.plain: dict[str, int] = {}
+        self.others: list[tuple[int, str]] = []
+        self.parts = parts
+        for number, entry in enumerate(entries):
+            if entry.startswith("re:") or "*" in entry or parts:
+                self.others.append((number, entry))
+            else:
+                self.plain.setdefault(entry, number)
+
+    def first(self, module: str) -> int | None:
+        """The number of the first entry that names a module."""
+        words = module.split(".")
+        paths = (".".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1))
+        found = [self.plain[path] for path in paths if path in self.plain] if self.plain else []
+        best = min(found) if found else None
+        for number, entry in self.others:
+            if best is not None and number > best:
+                break
+            if matches(entry, module, self.parts):
+                return number
+        return best
 
 
 #: targets that are classes of torch and not names: every linear layer
-_CLASSES = ("Linear", "*", "Attention", "LlamaAttention")
+_CLASSES = ("Linear", "Attention", "LlamaAttention")
 
 
 def matches(pattern: str, module: str, parts: bool = False) -> bool:
@@ -89,13 +128,17 @@ def is_regular(pattern: str) -> bool:
 
 def configuration(checkpoint: Checkpoint) -> Configuration:
     """What is said, by the first place that says anything."""
+    return next(configurations(checkpoint), Configuration())
+
+
+def configurations(checkpoint: Checkpoint) -> Iterator[Configuration]:
+    """What each place says, in the order in which engines look."""
     for where, said in _places(checkpoint):
         method = _method(where, said)
         inner = said["quantization"] if isinstance(said.get("quantization"), dict) else said
         family = next((read for names, read in _FAMILIES if method in names), _of_names)
-        found = family(inner)
-        producer = said.get("producer")
-        return Configuration(
+        found, producer = family(inner), said.get("producer")
+        yield Configuration(
             method,
             where,
             inner,
@@ -106,7 +149,6 @@ def configuration(checkpoint: Checkpoint) -> Configuration:
             {"quant_method": method, **found.keys},
             " ".join(map(str, producer.values())) if isinstance(producer, dict) else "",
         )
-    return Configuration()
 
 
 def _places(checkpoint: Checkpoint) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -244,7 +286,11 @@ def _modelopt(said: Said) -> _Found:
         each = {name: str(_object(layer).get("quant_algo")).upper() for name, layer in mixed.items()}
         groups = tuple(((name,), _ALGORITHMS[of]) for name, of in each.items() if of in _ALGORITHMS)
         return _Found(groups, _ignored(said), kv=kv)
-    asked = _ALGORITHMS.get(algorithm, Asked())
+    asked = _ALGORITHMS.get(algorithm)
+    if asked is None:
+        return _Found((), _ignored(said), kv=kv)
+    if asked.cut == "group" and (group := _whole(said.get("group_size"))):
+        asked = replace(asked, block=(1, group))
     return _Found(((("Linear",), asked),), _ignored(said), kv=kv)
 
 

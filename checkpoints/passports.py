@@ -18,6 +18,8 @@ from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.schemes import SCHEMES, Part, Scheme
 from narrowgauge.reference.layouts import layout_named
 
+#: suffixes that norms and others have too
+_COMMON = (".scale", ".scales", "_scales")
 #: bits of codes that a file stores in whole bytes or words
 _FILE_BITS = {"U8": 8, "I8": 8, "I32": 32, "U32": 32, "F4": 4}
 
@@ -205,6 +207,7 @@ def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, sa
         if (found := tensors.get(part.role)) is not None and found.dtype not in part.dtypes
     ]
     problems += [(6, "", "", "") for key, values in scheme.when if key in said.keys and said.keys[key] not in values]
+    problems += _asked_otherwise(scheme, tensors, asked, module)
     names = {found.name for found in tensors.values()}
     problems += [
         (1, "", "", "") for suffix in part_suffixes()
@@ -217,8 +220,23 @@ def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, sa
     return _Fit(module, scheme, {"weight": tensor, **tensors}, shape, cut, asked, tuple(problems))
 
 
+def _asked_otherwise(
+    scheme: Scheme, tensors: Mapping[str, Stored], asked: Asked | None, module: str
+) -> Iterator[_Problem]:
+    """What the configuration says that this scheme does not have. It decides between schemes that fit alike."""
+    scale = scheme.part("scale")
+    if asked is None or scale is None:
+        return
+    if asked.scale and asked.scale != (scale.format or "float"):
+        yield (4, "", "", "")
+    static = [part for part in scheme.parts if part.role in ("input", "second_input")]
+    if asked.inputs == "static" and static and static[0].role not in tensors:
+        missing = module + static[0].suffixes[0]
+        yield (0, "scale missing", f"activations are said to have static scales; there is no {missing}", module)
+
+
 def _of_type(part: Part, found: Stored) -> str:
-    bytes_for_numbers = found.dtype in ("U8", "I8") and not part.format
+    bytes_for_numbers = found.dtype in ("U8", "I8") and "U8" not in part.dtypes
     return "scale stored as uint8" if bytes_for_numbers else "scale of another type"
 
 
@@ -263,12 +281,15 @@ def _cut(
         return found, f"{over}: {found.says}; expected {' or '.join(scheme.cuts)}"
     if scheme.group and found.columns != scheme.group:
         return found, f"{over}: {found.says}; expected groups of {scheme.group}"
+    if asked and all(asked.block) and found.grid(*shape[-2:]) != Cutting(*asked.block).grid(*shape[-2:]):
+        return found, f"{over}: {found.says}; the configuration has {Cutting(*asked.block).says}"
     return found, ""
 
 
 def unclaimed(checkpoint: Checkpoint, found: list[Passport]) -> Iterator[Stored]:
     """Tensors beside codes that belong to no passport."""
     mine = {tensor.name for passport in found for tensor in passport.tensors.values()}
+    suffixes = tuple(suffix for suffix in part_suffixes() if suffix not in _COMMON)
     for tensor in checkpoint.tensors.values():
-        if tensor.role == "model" and tensor.name not in mine and tensor.name.endswith(part_suffixes()):
+        if tensor.role == "model" and tensor.name not in mine and tensor.name.endswith(suffixes):
             yield tensor

@@ -11,9 +11,9 @@ from narrowgauge.checkpoints.codes import top
 from narrowgauge.checkpoints.counting import PLACES, Counted, as_places, count_into, counted, where
 from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.model import Stored
+from narrowgauge.checkpoints.orders import order_findings
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.reading import pieces
-from narrowgauge.checkpoints.values import numbers, raws, readable
+from narrowgauge.checkpoints.values import numbers, raws, readable, zero_points
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.codec import values
 
@@ -37,7 +37,9 @@ def scale_findings(passport: Passport) -> Iterator[Finding]:
             yield Finding("all scales one", f"{found.every:,} of {found.every:,}", tensor.name, found.every)
         if role == "scale":
             yield from _of_size(passport, tensor, found)
-    yield from _of_order(passport)
+    yield from order_findings(passport)
+    if passport.scheme.zeros and "zeros" in passport.tensors and not readable(passport):
+        yield from _of_zero_points(passport)
 
 
 def _of_exponents(tensor: Stored, found: Counted) -> Iterator[Finding]:
@@ -138,16 +140,15 @@ def _second(passport: Passport) -> tuple[float, bool]:
     return (float(good.max()), part.divides) if good.size else (1.0, False)
 
 
-def _of_order(passport: Passport) -> Iterator[Finding]:
-    tensor, cutting = passport.tensors.get("order"), passport.cutting
-    if tensor is None or cutting is None or tensor.dtype != "I32":
-        return
-    groups = cutting.grid(*passport.shape[-2:])[1]
-    every = np.concatenate([piece.view("<i4") for piece in map(np.copy, pieces(tensor))] or [np.zeros(0, np.int32)])
-    wrong = np.flatnonzero((every < 0) | (every >= groups))
-    if wrong.size or len(every) != passport.shape[-1]:
-        said = f"{len(wrong):,} of {len(every):,} entries lie outside of 0 to {groups - 1}"
-        if len(every) != passport.shape[-1]:
-            said = f"{len(every):,} entries for {passport.shape[-1]:,} columns"
-        places = as_places(tensor, [(int(i), float(every[i])) for i in wrong[:PLACES]])
-        yield Finding("order out of range", said, tensor.name, len(wrong), places)
+def _of_zero_points(passport: Passport) -> Iterator[Finding]:
+    tensor, fmt = passport.tensors["zeros"], FORMATS[passport.element]
+    every = zero_points(passport)
+    half = fmt.code_count // 2
+    wrong = np.argwhere((every < 0) | (every >= fmt.code_count))
+    if len(wrong):
+        places = tuple(Place((int(g), int(n)), f"{every[n, g]:g}") for n, g in wrong[:PLACES])
+        said = f"{len(wrong):,} of {every.size:,} lie outside of 0 to {fmt.code_count - 1}, {every.max():g} the largest"
+        yield Finding("zeros out of range", said, tensor.name, len(wrong), places)
+    elif passport.asked and passport.asked.symmetric and (off := int(np.count_nonzero(every != half))):
+        first = float(every[every != half][0])
+        yield Finding("zeros out of step", f"{off:,} of {every.size:,} are {first:g}, not {half}", tensor.name, off)

@@ -33,8 +33,8 @@ def shard_findings(passports: Sequence[Passport]) -> Iterator[Finding]:
 def _of_shards(shards: list[Passport]) -> Iterator[Finding]:
     for role, kind in (
         ("second", "shards differ"),
-        ("second_input", "shards differ"),
-        ("input", "shards requantized"),
+        ("second_input", "shards' inputs differ"),
+        ("input", "shards' inputs differ"),
         ("scale", "shards requantized"),
     ):
         tensors = [shard.tensors[role] for shard in shards if role in shard.tensors]

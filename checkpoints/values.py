@@ -51,6 +51,7 @@ class Raw:
     zeros: Values  #: the same; 0 without zero points
     second: float
     divides: bool
+    order: npt.NDArray[np.int64] | None  #: the group of each column, where a tensor says it
 
 
 def readable(passport: Passport) -> str:
@@ -133,7 +134,7 @@ def raws(passport: Passport, size: int = PIECE) -> Iterator[Raw]:
                 scale = beside.spread("scale", which, first, count)
                 yield Raw(
                     which, first, found, decoded, scale / passport.scheme.divisor,
-                    beside.zeros(which, first, count), beside.second(which), beside.divides,
+                    beside.zeros(which, first, count), beside.second(which), beside.divides, beside.order,
                 )  # fmt: skip
 
 
@@ -242,6 +243,15 @@ class _Beside:
         part = scheme.part(role)
         coded = part_numbers(tensor, part.format if part else "", prod(lead), which, down * across)
         return coded.reshape(across, down).T if scheme.transposed else coded.reshape(down, across)
+
+
+def zero_points(passport: Passport) -> Values:
+    """The zero points of a weight whose scheme stores them packed, [rows, groups]. Raises ``BadInput`` as ``rows``."""
+    *lead, n, columns = passport.shape
+    tensor, scheme, cutting = passport.tensors["zeros"], passport.scheme, passport.cutting
+    if lead or cutting is None or not scheme.zeros or tensor.dtype != "I32":
+        raise BadInput(f"{tensor.path}: tensor {tensor.name!r}: packed zero points of one matrix were expected")
+    return _zeros(tensor, scheme.zeros, scheme.transposed, *cutting.grid(n, columns))
 
 
 def _zeros(tensor: Stored, convention: str, transposed: bool, down: int, across: int) -> Values:

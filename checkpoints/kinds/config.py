@@ -7,6 +7,14 @@ from narrowgauge.checkpoints.findings import Kind
 _BOTH = "Take config.json and weights from the same export."
 
 CONFIG: dict[str, Kind] = {
+    "KV scales absent": Kind(
+        "doubt",
+        "A cache of fp8 is asked for, and no tensor scales K or V: engines take 1.0.",
+        "Calibrate the cache, or see by `narrowgauge kv` what 1.0 costs.",
+    ),
+    "KV scales alike": Kind(
+        "note", "Scales of K and V are the same where one expects them to differ.", "Nothing, if the exporter does so."
+    ),
     "KV scales in part": Kind(
         "wrong",
         "Some layers have scales of K and V, and others have none: these run at 1.0.",

@@ -86,10 +86,20 @@ SCALES: dict[str, Kind] = {
         "ratio.",
         "Quantize q, k and v (and gate and up) with a common second scale, or requantize to it.",
     ),
+    "shards' inputs differ": Kind(
+        "doubt",
+        "Shards that an engine fuses have different static scales of the same activations: it takes the largest.",
+        "Calibrate again, or give them one scale.",
+    ),
     "shards requantized": Kind(
         "note",
-        "Shards that an engine fuses have a scale each: it takes the largest and requantizes the others, or clips less.",
+        "Shards that an engine fuses have a scale each: it takes the largest and requantizes the others.",
         "Nothing; a common scale from the start loses less.",
+    ),
+    "zeros out of step": Kind(
+        "wrong",
+        "The configuration says symmetric, and zero points are not half of the range: all weights are off by a step.",
+        "Correct checkpoint_format (gptq stores them less 1, gptq_v2 as they are).",
     ),
     "zeros out of range": Kind(
         "doubt", "A zero point lies at or beyond an end of the codes.", "Look at checkpoint_format (gptq, gptq_v2)."
