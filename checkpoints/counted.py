@@ -18,7 +18,7 @@ from narrowgauge.reference.showing import show
 
 #: so many first places are kept of each kind of trouble
 FIRST = 5
-#: elements of one kind: where each stands among all, outermost first, and its code
+#: elements of one kind: where each stands among all, outermost first, and its code, or the whole number that it is
 Seen: TypeAlias = tuple[tuple[int, int], ...]
 
 #: kinds of trouble that need no destination; of others see ``beyond`` and ``flushed``, and ``code`` of codes
@@ -109,8 +109,8 @@ class Census:
         return tuple(map(int, np.unravel_index(offset, self.shape))) if self.shape else ()
 
     def _shown(self, code: int) -> str:
-        if self.format not in FORMATS:
-            return str(code)
+        if self.codes is None and isinstance(self.amax, int):
+            return str(code)  # a whole number, which stands for itself
         return show(Coded(self.format, np.array(code, FORMATS[self.format].storage)))
 
     def __add__(self, other: Census) -> Census:

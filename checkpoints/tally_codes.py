@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from narrowgauge.checkpoints import counted
 from narrowgauge.checkpoints.counted import FIRST, Census, Landed, Seen
-from narrowgauge.checkpoints.landing import destination
+from narrowgauge.checkpoints.landing import DESTINATIONS, destination
 from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.reference.codec import decode, encode, values
 from narrowgauge.reference.landmarks import EXACT, smallest_normal, top_code
@@ -149,8 +149,8 @@ def _landed(codes: Histogram, value: npt.NDArray[np.float64], to: Format) -> Lan
     )
 
 
-def read_as(census: Census, name: str) -> Census:
-    """The same bytes read as another format of as many bits: what follows from them then."""
+def read_as(census: Census, name: str, into: Iterable[str] = DESTINATIONS) -> Census:
+    """The same codes read as another format of as many bits: what follows from them then."""
     assert census.codes is not None
     seen = {kind: places for kind, places in census.seen.items() if kind.startswith("code")}
-    return of_codes(census.codes, format_named(name), census.shape, tuple(census.into), seen)
+    return of_codes(census.codes, format_named(name), census.shape, into, seen)
