@@ -81,7 +81,8 @@ def regrouped(block: tuple[int, int] | None, given: Patterns) -> Patterns:
 
 def _ceil_of_rounded_log2(x: F32) -> F32:
     """vllm/utils/deep_gemm.py:1009-1010: the logarithm is rounded to float32 before it goes up."""
-    return np.asarray(np.exp2(np.ceil(np.log2(x.astype(np.float64)).astype(np.float32))), np.float32)
+    log = np.log2(x.astype(np.float64)).astype(np.float32)
+    return np.asarray(np.exp2(np.ceil(log)), np.float32)
 
 
 def _ceil_by_bits(x: F32) -> F32:
@@ -95,7 +96,7 @@ def to_ue8m0(up: Callable[[F32], F32], middle: Callable[[F32], F32], given: Patt
     """vLLM fp8_utils.py:1136-1154 and deep_gemm.py:1027-1046; SGLang fp8_utils.py:2184-2215 and 2394-2408."""
     v, block = middle(dequantized(given, OCP)), block_of(given)
     found = amax(v, block, keeps_nan=True)
-    scale = up(np.where(found < _LEAST, _LEAST, found) / _448)
+    scale = up(np.asarray(np.where(found < _LEAST, _LEAST, found) / _448))
     factor = np.float32(1) / scale
     return {"codes": nearest(v * expanded(factor, v.shape, block), OCP), "scale": bits32(scale)}
 
@@ -112,10 +113,13 @@ def by_kernel(given: Patterns) -> Patterns:
 
 
 def by_torch(given: Patterns) -> Patterns:
-    """input_to_float8 (fp8_utils.py:1972-1998): times 448/amax, whose reciprocal is the scale."""
+    """input_to_float8 (fp8_utils.py:1972-1998): times 448/amax, whose reciprocal is the scale.
+
+    torch divides a number by a tensor as the number times the tensor's reciprocal (Tensor.__rtruediv__).
+    """
     v = dequantized(given, OCP)
     found = amax(v, v.shape, keeps_nan=True)
-    factor = _448 / np.where(found < np.float32(1e-12), np.float32(1e-12), found)
+    factor = _448 * (np.float32(1) / np.where(found < np.float32(1e-12), np.float32(1e-12), found))
     return {"codes": nearest(v * factor, OCP), "scale": bits32(np.float32(1) / factor)}
 
 
@@ -139,8 +143,8 @@ def counting(given: Patterns) -> Patterns:
     """SGLang mxfp4_tensor.py:29-69, all in bfloat16: the logarithm of amax/6 goes up; ties go to zero; zero is 8."""
     v, top = _in_32(in_bfloat16(dequantized(given, OCP)))
     log = in_bfloat16(np.log2(in_bfloat16(top / np.float32(6)).astype(np.float64)).astype(np.float32))
-    exponent = np.ceil(np.maximum(log, np.float32(-127)))
-    y = in_bfloat16(v / np.exp2(exponent))
+    exponent: F32 = np.ceil(np.maximum(log, np.float32(-127)))
+    y = in_bfloat16(np.asarray(v / np.exp2(exponent), np.float32))
     bounds = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5], np.float32)
     codes = (np.abs(y)[..., None] > bounds).sum(axis=-1) + np.where(y > 0, 0, 8)
     return _mxfp4(codes, exponent)

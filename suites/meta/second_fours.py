@@ -144,14 +144,13 @@ def from_pack_quantized(given: Patterns) -> Patterns:
 def gpt_oss(nan: bool, given: Patterns) -> Patterns:
     """[E, R, K/32, 16] and [E, R, K/32] -> bfloat16 [E, K, R]; rows are gate and up by turns.
 
-    transformers integrations/mxfp4.py:201-290: x * 2**(s - 127) in float32, so that 255 makes infinities, and NaN of 0.
+    A scale of 255 is NaN; to transformers (integrations/mxfp4.py:201-290, torch.ldexp) it is 2**128, exactly, so that
+    0.5 becomes 2**127, and all that is larger infinity.
     """
     blocks, scales = given["blocks"], given["scales"]
-    factor = np.exp2(scales.astype(np.float64) - 127).astype(np.float32)
-    if nan:
-        factor = np.where(scales == 255, np.float32(np.nan), factor)
-    v = values(nibbles(blocks), E2M1).astype(np.float32) * factor[..., None]
-    made = bfloat16_bits(v.reshape(*blocks.shape[:2], -1)).transpose(0, 2, 1)
+    factor = np.where(nan & (scales == 255), np.nan, np.exp2(scales.astype(np.float64) - 127))
+    v = values(nibbles(blocks), E2M1) * factor[..., None]
+    made = bfloat16_bits(v.astype(np.float32).reshape(*blocks.shape[:2], -1)).transpose(0, 2, 1)
     return {"values": made, "gate": made[..., 0::2], "up": made[..., 1::2]}
 
 
