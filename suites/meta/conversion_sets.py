@@ -261,8 +261,9 @@ def _one_nan(name: str, part: str, array: Array) -> Array:
     """NaN by one pattern: its sign and its payload are nobody's business."""
     if array.dtype == np.uint32:
         return np.where(array & 0x7FFFFFFF > 0x7F800000, 0x7FC00000, array)
-    if array.dtype == np.uint16 and name != "float16_counted":
-        return np.where(array & 0x7FFF > 0x7F80, 0x7FC0, array)
+    if array.dtype == np.uint16:
+        infinity = 0x7C00 if name == "float16_counted" else 0x7F80
+        return np.where(array & 0x7FFF > infinity, 0x7FFF, array)
     if part == "codes" and name in _OCP_CODES:
         return np.where(array & 0x7F == 0x7F, 0x7F, array)
     return array

@@ -56,6 +56,8 @@ def largest_multiplier(given: Patterns) -> Patterns:
 def one_global(given: Patterns) -> Patterns:
     """The largest multiplier for all; block scales and codes are rounded once, from exact quotients.
 
+    Codes under a block scale of 0 or NaN stay; where the scale becomes 0, they are zeros of their signs.
+
     A quotient of whole numbers a/b that is no tie is at least 1/(2b) from it, in units of the tie's last place; here b
     is below 2**30, so float64's 2**-53 cannot take it across.
     """
@@ -67,8 +69,8 @@ def one_global(given: Patterns) -> Patterns:
     codes = nibbles(given["codes"])
     v = values(codes, E2M1) * np.repeat(old * own, 16, axis=1)
     made = nearest(v / np.repeat(new * common, 16, axis=1), E2M1)
-    zero, lost = (np.repeat(x, 16, axis=1) for x in (new == 0, np.isnan(new)))
-    made = np.where(zero, codes & 8, np.where(lost, codes, made))
+    gone, kept = (np.repeat(x, 16, axis=1) for x in (new == 0, (old == 0) | np.isnan(old)))
+    made = np.where(kept, codes, np.where(gone, codes & 8, made))
     return {"codes": packed(made), "scale": scale, "global_scale": bits32(np.float32(common).reshape(1, 1))}
 
 
