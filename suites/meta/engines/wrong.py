@@ -49,9 +49,9 @@ def patterns(made: Any) -> Patterns:
 
 @cache
 def some(conversion: str) -> list[tuple[Patterns, Patterns]]:
-    """At most some 20 sets of a conversion, and the right answers."""
+    """At most some 10 sets of a conversion, and the right answers."""
     sets = list(SETS[conversion]())
-    return [(given, CONVERSIONS[conversion](given)) for given in sets[:: len(sets) // 20 | 1]]
+    return [(given, CONVERSIONS[conversion](given)) for given in sets[:: len(sets) // 10 | 1]]
 
 
 def main() -> None:
