@@ -94,7 +94,8 @@ def test_codes_of_a_new_scale(name: str, source: str, format: str) -> None:
 
 
 def test_shards_to_the_largest() -> None:
-    for given in list(sets.shards())[::23]:
+    every = list(sets.shards())
+    for given in [*every[:12], *every[12::23]]:
         own = np.repeat(given["scale"], given["widths"].ravel(), axis=0)
         new = CONVERSIONS["requantize_to_largest"](given)["scale"]
         agrees("requantize_to_largest", given, OCP, OCP, own, new, reciprocal=True)
@@ -102,7 +103,11 @@ def test_shards_to_the_largest() -> None:
 
 
 def test_a_shard_of_the_largest_scale_keeps_its_codes() -> None:
-    given = {"codes": np.tile(sets.CODES, (3, 1)), "scale": bits(0.3, 9.0, 0.011), "widths": ints(1, 1, 1)}
+    given: dict[str, Array] = {
+        "codes": np.tile(sets.CODES, (3, 1)),
+        "scale": bits(0.3, 9.0, 0.011),
+        "widths": ints(1, 1, 1),
+    }
     assert (CONVERSIONS["requantize_to_largest"](given)["codes"][1] & 0x7F == sets.CODES & 0x7F).all()
 
 
@@ -182,22 +187,25 @@ def test_what_was_measured() -> None:
     assert [int(done[name].sum()) for name in ("overflowed", "flushed")] == [28672, 26112]
     for scale, changed in ((147.0, 2), (200.0, 8), (1e-5, 28 + 2)):  # two NaN become 448
         for name in ("vllm.requantize_to_largest", "vllm.requantize_to_largest_cpu"):
-            given = {"codes": sets.CODES[None], "scale": bits(scale), "widths": ints(1)}
+            given: dict[str, Array] = {"codes": sets.CODES[None], "scale": bits(scale), "widths": ints(1)}
             assert int((CONVERSIONS[name](given)["codes"] != sets.CODES).sum()) == changed, (name, scale)
-    six = {"scale": bits(0.0, 2.0**-127, 2.0**-126, 1.0, 2.0**127, 3.0)}
+    six: dict[str, Array] = {"scale": bits(0.0, 2.0**-127, 2.0**-126, 1.0, 2.0**127, 3.0)}
     assert CONVERSIONS["compressed_tensors.scale_to_e8m0"](six)["scale"].ravel().tolist() == [127, 0, 1, 127, 254, 128]
     assert CONVERSIONS["compressed_tensors.e8m0_to_scale"]({"scale": np.array([[0, 127, 255]], np.uint8)})[
         "scale"
     ].tolist() == [[0x0040, 0x3F80, 0x7F80]]
-    eight = {"qzeros": np.array([[0x77777777]], np.int32)}
+    eight: dict[str, Array] = {"qzeros": np.array([[0x77777777]], np.int32)}
     assert CONVERSIONS["gptq_v1_to_v2"](eight)["qzeros"].view(np.uint32).tolist() == [[0x88888888]]
+    full = CONVERSIONS["gptq_v1_to_v2"]({"qzeros": np.array([[-1, 0x0FEDCBA9]], np.int64).astype(np.int32)})
+    assert full["qzeros"].tolist() == [[0, 0x10FEDCBA]]
+    assert full["wrapped"].tolist() == [[9]]
     places = CONVERSIONS["swizzle_128x4"]({"scale": np.arange(512).reshape(128, 4).astype(np.uint8)})["scale"][0]
     assert [int(places[i]) for i in (16, 4, 499)] == [4, 128, 31 * 4 + 3]
 
 
 def test_a_gpu_rounds_the_scale_first() -> None:
     """Of 5e-8, float16 leaves 2**-24, or 5.96e-8: on a GPU codes are another fifth larger, and many differ."""
-    given = {"codes": sets.CODES[None], "scale": bits(5e-8), "widths": ints(1)}
+    given: dict[str, Array] = {"codes": sets.CODES[None], "scale": bits(5e-8), "widths": ints(1)}
     gpu, cpu = (CONVERSIONS[f"vllm.requantize_to_largest{on}"](given)["codes"] for on in ("", "_cpu"))
     assert (gpu != cpu).sum() > 100
     assert (gpu[0, 0x38], cpu[0, 0x38]) == (0x3A, 0x3A)  # 1.0 is 2**-24 in both, and 1.19 under the scale
@@ -211,18 +219,22 @@ def test_shards_that_were_never_loaded() -> None:
     """w8a8_utils.py:87-90: of the last shard's scale only what is above -448 is loaded, which NaN is not."""
     codes = np.tile(sets.CODES, (3, 1))
     for last in (sets.UNSET, -448.0, float("nan")):
-        given = {"codes": codes, "scale": bits(0.3, 0.5, last), "widths": ints(1, 1, 1)}
+        given: dict[str, Array] = {"codes": codes, "scale": bits(0.3, 0.5, last), "widths": ints(1, 1, 1)}
         done = CONVERSIONS["vllm.requantize_to_largest"](given)
         assert (done["codes"] == codes).all()
         assert done["scale"].item() == bits(0.5 if last == last else last).item()
-    loaded = {"codes": codes, "scale": bits(0.3, 0.5, -447.0), "widths": ints(1, 1, 1)}
+    loaded: dict[str, Array] = {"codes": codes, "scale": bits(0.3, 0.5, -447.0), "widths": ints(1, 1, 1)}
     assert (CONVERSIONS["vllm.requantize_to_largest"](loaded)["codes"] != codes).any()
 
 
 def test_just_above_a_power_of_two() -> None:
     """facts/engines.md 0.6: within 5 units of the last place above 2**-20 the rounded logarithm is a whole number."""
     scale = (np.float32(2.0**-20).reshape(1, 1).view(np.uint32) + np.uint32(1)).astype(np.uint32)
-    given = {"codes": np.array([[0x7E]], np.uint8), "scale": scale, "blocks": np.array([[128, 128]], np.int32)}
+    given: dict[str, Array] = {
+        "codes": np.array([[0x7E]], np.uint8),
+        "scale": scale,
+        "blocks": np.array([[128, 128]], np.int32),
+    }
     assert f32(CONVERSIONS["vllm.block_to_ue8m0"](given)["scale"]).item() == 2.0**-20
     given["scale"] = scale + np.uint32(6)
     assert f32(CONVERSIONS["vllm.block_to_ue8m0"](given)["scale"]).item() == 2.0**-19
@@ -278,7 +290,10 @@ def test_awq_and_gptq_are_the_same_weights() -> None:
 def test_gate_and_up_by_turns() -> None:
     """A row number in each row: gate has the even ones."""
     codes = np.repeat(np.arange(8, dtype=np.uint8)[None, :, None], 32, axis=2)  # [1, 8, 32]
-    given = {"blocks": packed(codes).reshape(1, 8, 1, 16), "scales": np.full((1, 8, 1), 127, np.uint8)}
+    given: dict[str, Array] = {
+        "blocks": packed(codes).reshape(1, 8, 1, 16),
+        "scales": np.full((1, 8, 1), 127, np.uint8),
+    }
     done = CONVERSIONS["gpt_oss"](given)
     assert done["values"].shape == (1, 32, 8)
     assert f32(done["gate"][0, 0].astype(np.uint32) << 16).tolist() == [0, 1, 2, 4]
