@@ -14,7 +14,7 @@ from narrowgauge.kernels_under_test.triton_dequantize import read
 from narrowgauge.kernels_under_test.triton_quantize import input_to_float8, times_inverse
 from narrowgauge.kernels_under_test.triton_quantize_given import divided, vllm
 from narrowgauge.kernels_under_test.triton_quantize_groups import sglang_weight_block_power, vllm_weight_block_power
-from narrowgauge.kernels_under_test.triton_steps import at_least, bits, even_power, over, stored_power_down, zero_to
+from narrowgauge.kernels_under_test.triton_steps import bits, even_power, over, stored_power_down, zero_to
 from narrowgauge.kernels_under_test.triton_targets import OWN_BOUNDS
 from narrowgauge.kernels_under_test.triton_tiling import amax_by_blocks, by_blocks, by_groups, by_tensor, by_tiles
 
@@ -43,8 +43,10 @@ def plain(x, amax, bound):
 
 @triton.jit
 def sglang_even(x, amax, bound):
-    """amax counts from 1.75 of a power on as the next one; NaN and infinity have the largest."""
-    power = tl.minimum(even_power(at_least(amax, 1.1754943508222875e-38)) * 0.25, 1.7014118346046923e38)
+    """amax counts from 1.75 of a power on as the next one; NaN and infinity have the largest. The bits of a NaN stay as
+    they are: those that a maximum would give it may carry into the sign."""
+    normal = tl.where(amax < 1.1754943508222875e-38, 1.1754943508222875e-38, amax)
+    power = tl.minimum(even_power(normal) * 0.25, 1.7014118346046923e38)
     code, _ = stored_power_down(power)
     return code, over(x, power)
 
