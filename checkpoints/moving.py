@@ -84,7 +84,7 @@ def _cast(census: Census, to: str, part: Part) -> Iterator[Finding]:
     if there.beyond:
         ends = "become infinite" if wide else "lie beyond the largest"
         said = f"{there.beyond:,} {of} {ends} in {to}; the largest is {census.amax:,.6g}, the largest there {_most(to)}"
-        kind = f"infinite in {to}" if wide else "beyond a narrow format"
+        kind = _kind_beyond(to, part) if wide else "beyond a narrow format"
         places = census.places(counted.beyond(to))
         yield Finding(kind, _effect(said, part.infinite), count=there.beyond, places=places)
     if there.flushed:
@@ -92,11 +92,16 @@ def _cast(census: Census, to: str, part: Part) -> Iterator[Finding]:
         said = f"{there.flushed:,} {of} {cast}; the smallest is {census.least:.3g}, the smallest there {_least(to)}"
         kind = _kind_of_zero(census, there.flushed, to, part) if wide else "zero in a narrow format"
         places = census.places(counted.flushed(to))
-        effect = part.zero if kind.startswith("zero where") else ""
-        yield Finding(kind, _effect(said, effect), count=there.flushed, places=places)
+        yield Finding(kind, _effect(said, part.zero if wide else ""), count=there.flushed, places=places)
+
+
+def _kind_beyond(to: str, part: Part) -> str:
+    return f"scale lost in {to}" if part.scale else f"infinite in {to}"
 
 
 def _kind_of_zero(census: Census, flushed: int, to: str, part: Part) -> str:
+    if part.scale:
+        return f"scale lost in {to}"
     if part.zero:
         return f"zero where it counts in {to}"
     nonzero = census.finite - census.zeros
@@ -184,5 +189,5 @@ def _doubled(tensor: Stored, census: Census) -> Iterator[Finding]:
         )
         for at in large[: counted.FIRST]
     )
-    said = f"{large.size:,} of {census.elements:,} scales; the largest is {census.amax:.6g}, that of {fmt.name} {most:.6g}"
+    said = f"{large.size:,} of {census.elements:,} scales; the largest is {census.amax:.6g}, of {fmt.name} {most:.6g}"
     yield Finding("scale cannot double", said, count=int(large.size), places=places)

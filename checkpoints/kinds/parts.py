@@ -12,9 +12,12 @@ class Part:
 
     infinite: str
     zero: str = ""  #: only where one zero more is grave
+    scale: bool = False  #: whether it scales others: engines keep most such in float32, whatever the model's dtype
 
 
-_SCALE = Part("every number that it scales becomes infinite or NaN", "every number that it scales becomes 0")
+_SCALE = Part(
+    "every number that it scales becomes infinite or NaN", "every number that it scales becomes 0", scale=True
+)
 #: the first that matches decides
 PARTS: tuple[tuple[str, Part], ...] = (
     # torch's BatchNorm divides by sqrt(running_var + eps), eps 1e-5, and adds its bias

@@ -17,13 +17,18 @@ def _into(to: str) -> dict[str, Kind]:
         f"many zero in {to}": Kind(
             "doubt", f"One value in a thousand, or more, is too small for {to} and becomes zero.", _WIDE
         ),
+        f"scale lost in {to}": Kind(
+            "doubt",
+            f"A scale becomes 0 or infinite in {to}, if it is cast: engines keep scales of 8-bit formats in float32.",
+            "Look whether the scale is sound; where the engine casts it (AWQ, GPTQ), serve in bfloat16.",
+        ),
         f"zero in {to}": Kind(
             "note",
             f"Some values are too small for {to} and become zero.",
             "Nothing, as long as they are few; look where they stand.",
         ),
         f"zero where it counts in {to}": Kind(
-            "wrong", f"Values that divide or scale others are too small for {to} and become zero.", _WIDE
+            "wrong", f"Values by which others are divided are too small for {to} and become zero.", _WIDE
         ),
     }
 
