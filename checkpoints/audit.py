@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from narrowgauge.checkpoints import online
+from narrowgauge.checkpoints.against_config import config_findings
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import weigh
 from narrowgauge.checkpoints.census import census_of_run, countable
@@ -75,8 +76,18 @@ def _headers(report: Report) -> Iterator[Event]:
     report.configuration = configuration(checkpoint)
     report.passports, wrong = passports(checkpoint)
     report.weighed = weigh(checkpoint, report.passports)
-    for finding in (*checkpoint.findings, *wrong, *shard_findings(report.passports)):
+    plain = list(config_findings(checkpoint, report.passports))
+    for finding in (*checkpoint.findings, *wrong, *shard_findings(report.passports), *plain):
         yield _found(report, AS_IT_IS, finding)
+    asked = report.asked
+    for to in (d for d in asked.to if d.format == "float16"):
+        for finding in config_findings(checkpoint, report.passports, to_float16=True):
+            if finding not in plain:
+                yield _found(report, f"to {to.name}", finding)
+    if asked.kv_cache_dtype:
+        for finding in config_findings(checkpoint, report.passports, kv_cache_dtype=asked.kv_cache_dtype):
+            if finding not in plain:
+                yield _found(report, report.served, finding)
 
 
 def _scales(report: Report) -> Iterator[Event]:
