@@ -29,6 +29,10 @@ Event = Found | Progress | Report
 Stage = Callable[[Report], Iterator[Event]]
 #: bytes of a tensor that one process counts at a time: large tensors are shared out
 RUN = 1 << 26
+#: how much longer a byte takes that is quantized than one that is counted
+COSTS = 64
+#: bytes that are worth the start of other processes
+MUCH = 1 << 27
 
 
 def audit(asked: Asked) -> Iterator[Event]:
@@ -95,11 +99,16 @@ def _scales(report: Report) -> Iterator[Event]:
     chosen = {tensor.name for tensor in report.chosen}
     taken = [p for p in report.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
     done, total = 0, sum(p.size for p in taken)
-    for passport, found in each(of_passport, taken, report.asked.workers):
+    for passport, found in each(of_passport, taken, workers(report, total)):
         for finding in found:
             yield _found(report, AS_IT_IS, finding)
         done += passport.size
         yield Progress("scales and codes", done, total, passport.module)
+
+
+def workers(report: Report, size: int) -> int:
+    """Processes for so many bytes of work."""
+    return report.asked.workers if size >= MUCH else 1
 
 
 def of_passport(passport: Passport) -> list[Finding]:
@@ -113,7 +122,7 @@ def _numbers(report: Report) -> Iterator[Event]:
     into = tuple(dict.fromkeys([*DESTINATIONS, *(d.format for d in report.asked.to if d.how == "cast")]))
     runs = [Run(t, skip, min(RUN, t.size - skip), into) for t in tensors for skip in range(0, max(1, t.size), RUN)]
     done, total, before = 0, sum(t.size for t in tensors), None
-    for run, part in each(count, runs, report.asked.workers):
+    for run, part in each(count, runs, workers(report, total)):
         census = part if before is None else before + part
         done += run.size
         yield Progress("numbers", done, total, run.tensor.name)
@@ -149,7 +158,7 @@ def _online(report: Report) -> Iterator[Event]:
     taken = [t for t in weights if not online.is_spared(t.name)]
     for to in recipes:
         done, total = 0, sum(t.size for t in taken)
-        for tensor, one in each(partial(online.of_weight, to=to), taken, report.asked.workers):
+        for tensor, one in each(partial(online.of_weight, to=to), taken, workers(report, COSTS * total)):
             done += tensor.size
             report.online.append(one)
             for finding in online.findings_of(one, to):
