@@ -105,9 +105,7 @@ def _same(passport: Passport, tensor: Stored, lead: int) -> Iterator[Original]:
     rows, columns = passport.shape[-2:]
     if tensor.shape == passport.shape:
         yield Original((Part(tensor, 0, rows),), lead)
-    if tensor.shape == (*passport.shape[:-2], columns, rows) and (
-        lead or rows == columns or passport.scheme.transposed
-    ):
+    if lead and tensor.shape == (*passport.shape[:-2], columns, rows):  # plain experts may be stored as [E, K, N]
         yield Original((Part(tensor, 0, rows, turned=True),), lead)
 
 
