@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -193,13 +194,24 @@ KINDS: dict[str, Callable[[], Draft]] = {name: _made(row) for name, row in LLMS.
 }
 
 
+@cache
+def _first(kind: str) -> Draft:
+    return KINDS[kind]()
+
+
+def draft_of(kind: str) -> Draft:
+    """A draft to edit: made once, and its tables copied. No edit changes what stands in them."""
+    made = _first(kind)
+    return replace(made, tensors=dict(made.tensors), config=dict(made.config), others=dict(made.others))
+
+
 #: mistakes by name; each stands with the kind that it is made in
 FLAWS: dict[str, Flaw] = CODES | SCALES | CONFIG
 
 
 def write(kind: str, folder: Path, flaw: str = "") -> Written:
     """A checkpoint of that kind in an empty or new folder, with a mistake of FLAWS where one is named."""
-    made = KINDS[kind]()
+    made = draft_of(kind)
     mistake = FLAWS[flaw] if flaw else None
     if mistake:
         if mistake.kind != kind:

@@ -185,8 +185,7 @@ def _layer(weight: Config, inputs: Config, outputs: Config | None) -> Config:
 
 def quark(weight: Config, inputs: Config, kv: bool = False) -> Config:
     parts = KV_PARTS if kv else ()
-    caches = {part: _layer(weight, inputs, dict(QUARK_FP8)) for part in parts}
-    layers = {part: _layer(weight, inputs, QUARK_FP8 | {"scale_type": None}) for part in parts}
+    caches = {part: _layer(weight, inputs, QUARK_FP8 | {"scale_type": None}) for part in parts}
     return {
         "algo_config": None,
         "exclude": ["lm_head"],
@@ -194,7 +193,7 @@ def quark(weight: Config, inputs: Config, kv: bool = False) -> Config:
         "global_quant_config": _layer(weight, inputs, None),
         "kv_cache_post_rope": False,
         "kv_cache_quant_config": caches,
-        "layer_quant_config": layers,
+        "layer_quant_config": dict(caches),
         "layer_type_quant_config": {},
         "quant_method": "quark",
         "quant_mode": "eager_mode",

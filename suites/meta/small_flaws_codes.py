@@ -136,7 +136,7 @@ CODES: dict[str, Flaw] = {
     "AWQ in plain order": Flaw("awq", codes(".qweight", _linear_order), LOST, AGAINST),
     "scales swizzled": Flaw("mo_NVFP4", codes(f"{DOWN}.weight_scale", swizzle), LOST, AGAINST, row="LAYOUT08"),
     "scales swizzled twice": Flaw(
-        "mo_NVFP4", codes(f"{DOWN}.weight_scale", lambda x: swizzle(swizzle(x))), LOST, AGAINST, row="STATE03"
+        "mo_NVFP4", codes(f"{OUT}.weight_scale", lambda x: swizzle(swizzle(x))), LOST, AGAINST, row="STATE03"
     ),
     # zeros of GPTQ
     "GPTQ v2 called v1": Flaw(

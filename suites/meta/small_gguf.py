@@ -13,7 +13,7 @@ from narrowgauge.suites.meta.small_bytes import E2M1, Array, Raw, bf16, f16, f32
 from narrowgauge.suites.meta.small_drafts import Draft
 from narrowgauge.suites.meta.small_models import HEADS, KV_HEADS, LAYERS, VOCAB, original
 
-HIDDEN, WIDE = 256, 512
+HIDDEN, WIDE = 256, 256
 ALIGNMENT = 32
 
 #: the bytes of one block's weights, and what they stand for
