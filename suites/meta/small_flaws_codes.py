@@ -143,7 +143,7 @@ CODES: dict[str, Flaw] = {
         "gptq_v2", configured("quantization_config", "checkpoint_format", value="gptq"), LOST, AGAINST, row="LAYOUT04"
     ),
     "GPTQ v1 called v2": Flaw(
-        "gptq_v1", configured("quantization_config", "checkpoint_format", value="gptq_v2"), LOST, AGAINST
+        "gptq_v1", configured("quantization_config", "checkpoint_format", value="gptq_v2"), ("zeros out of step",)
     ),
     "GPTQ without its version": Flaw(
         "gptq_v1",

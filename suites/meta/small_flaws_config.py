@@ -70,7 +70,9 @@ DTYPE = ("dtype disagrees",)
 CONFIG: dict[str, Flaw] = {
     "shard missing": Flaw("bf16_sharded", nothing, REFUSED, after=shard_gone),
     "shard cut": Flaw("bf16_sharded", nothing, REFUSED, after=shard_cut),
-    "index names what is not there": Flaw("bf16_sharded", nothing, REFUSED, after=index(_promise)),
+    "index names what is not there": Flaw(
+        "bf16_sharded", nothing, ("index names absent tensors",), after=index(_promise)
+    ),
     "index of another size": Flaw("bf16_sharded", nothing, ("index size",), after=index(_halve)),
     "float16 in the configuration": Flaw("bf16", configured("dtype", value="float16"), DTYPE),
     "Gemma in float16": Flaw(

@@ -137,7 +137,7 @@ SCALES: dict[str, Flaw] = {
         "mo_NVFP4_MOE", rescaled(f"{EXPERT}.up_proj", 2.0), ("shards differ",), row="GRAN01"
     ),
     "input scales of q, k, v differ": Flaw(
-        "mo_FP8", numbers(f"{Q}.input_scale", lambda x: x * 1.5), ("shards differ",)
+        "mo_FP8", numbers(f"{Q}.input_scale", lambda x: x * 1.5), ("shards' inputs differ",)
     ),
     # scales of K and V
     "KV scale missing in a layer": Flaw("ct_FP8_KV", without(f"{KV_LAYER}.k_scale"), ("KV scales in part",)),
