@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,6 +25,7 @@ from narrowgauge.checkpoints.work import each
 from narrowgauge.contracts.errors import BadInput
 
 Event = Found | Progress | Report
+Stage = Callable[[Report], Iterator[Event]]
 #: bytes of a tensor that one process counts at a time: large tensors are shared out
 RUN = 1 << 26
 
@@ -35,16 +36,29 @@ def audit(asked: Asked) -> Iterator[Event]:
     Raises ``BadInput`` for what is no checkpoint, and where ``--only`` leaves no tensor.
     """
     yield Progress("headers", 0, 0)
+    report = opened(asked)
+    yield from done(HEADERS, report)
+    if not asked.headers_only:
+        yield from done(NUMBERS, report)
+    yield report
+
+
+def opened(asked: Asked) -> Report:
+    """A report with nothing found yet. Raises as ``audit`` does."""
     report = Report(asked, open_checkpoint(asked.path, asked.torch_weights))
     report.chosen = [t for t in report.checkpoint.tensors.values() if asked.wants(t)]
     if not report.chosen:
         raise BadInput(f"--only {asked.only!r} matches none of {len(report.checkpoint.tensors):,} tensors")
-    for stage in STAGES:
+    return report
+
+
+def done(stages: Sequence[Stage], report: Report) -> Iterator[Event]:
+    """What stages find, which the report keeps."""
+    for stage in stages:
         for event in stage(report):
             if isinstance(event, Found):
                 report.found.append(event)
             yield event
-    yield report
 
 
 def _found(report: Report, about: str, finding: Finding) -> Found:
@@ -67,9 +81,8 @@ def _headers(report: Report) -> Iterator[Event]:
 
 def _scales(report: Report) -> Iterator[Event]:
     """What the scales of quantized weights say, by themselves and of their codes."""
-    if report.asked.headers_only:
-        return
-    taken = [p for p in report.passports if any(map(report.asked.wants, p.tensors.values()))]
+    chosen = {tensor.name for tensor in report.chosen}
+    taken = [p for p in report.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
     done, total = 0, sum(p.size for p in taken)
     for passport, found in each(of_passport, taken, report.asked.workers):
         for finding in found:
@@ -85,8 +98,6 @@ def of_passport(passport: Passport) -> list[Finding]:
 
 def _numbers(report: Report) -> Iterator[Event]:
     """What stands in the tensors, and what of it is wrong, there or where it is to go."""
-    if report.asked.headers_only:
-        return
     tensors = [t for t in report.chosen if countable(t)]
     into = tuple(dict.fromkeys([*DESTINATIONS, *(d.format for d in report.asked.to if d.how == "cast")]))
     runs = [Run(t, skip, min(RUN, t.size - skip), into) for t in tensors for skip in range(0, max(1, t.size), RUN)]
@@ -135,4 +146,5 @@ def _online(report: Report) -> Iterator[Event]:
             yield Progress(f"quantizing by {to.name}", done, total, tensor.name)
 
 
-STAGES: tuple[Callable[[Report], Iterator[Event]], ...] = (_headers, _scales, _numbers, _online)
+HEADERS: tuple[Stage, ...] = (_headers,)
+NUMBERS: tuple[Stage, ...] = (_scales, _numbers, _online)

@@ -9,8 +9,7 @@ from typing import Any
 
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.listing import INDEX, names_in
-from narrowgauge.checkpoints.objects import object_at, parsed, text_of
-from narrowgauge.checkpoints.source import refused
+from narrowgauge.checkpoints.objects import as_object, object_at, parsed, text_of
 from narrowgauge.contracts.errors import BadInput
 
 CONFIG = "config.json"
@@ -47,8 +46,6 @@ def configs_of(folder: Path, every: bool) -> tuple[dict[str, Any], dict[str, Map
                 raise
             findings.append(Finding("JSON not read", str(error)))
             continue
-        if isinstance(found, dict):
-            others[name] = found
-        elif name in TRUSTED:
-            raise refused(path, 0, "expected a JSON object")
+        if isinstance(found, dict) or name in TRUSTED:
+            others[name] = as_object(found, path)
     return object_at(folder / CONFIG), others, findings

@@ -119,7 +119,7 @@ def _model(name: str) -> tuple[str, ...]:
 
 
 def _models(names: Iterable[str]) -> list[str]:
-    return list({_model(name): name for name in reversed(list(names))}.values())
+    return sorted({_model(name): name for name in reversed(list(names))}.values())
 
 
 def _refuse_missing(folder: Path, names: Iterable[str]) -> None:

@@ -82,7 +82,11 @@ def text_of(path: Path) -> bytes:
 
 def object_in(content: bytes, path: Path) -> dict[str, Any]:
     """The object that a configuration's text is; ``path`` is for errors. Raises ``BadInput`` as ``parsed`` does."""
-    found = parsed(content, path, configuration=True)
+    return as_object(parsed(content, path, configuration=True), path)
+
+
+def as_object(found: Any, path: Path) -> dict[str, Any]:
+    """What was parsed, where it is an object. Raises ``BadInput`` where it is not."""
     if not isinstance(found, dict):
         raise refused(path, 0, f"expected a JSON object, and this is {_kind(found)}")
     return found

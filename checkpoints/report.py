@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, get_args
 
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import Weighed
 from narrowgauge.checkpoints.configured import Configuration
-from narrowgauge.checkpoints.counted import TOTALS, Census
+from narrowgauge.checkpoints.counted import Census
 from narrowgauge.checkpoints.findings import Finding, Level
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.model import Checkpoint, Role, Stored
@@ -158,26 +157,13 @@ class Report:
         return {
             "name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape), "bytes": tensor.size,
             "role": tensor.role, "file": str(tensor.path), "format": tensor.format,
-            "numbers": _numbers(self.censuses.get(tensor.name)),
+            "numbers": census.to_json() if (census := self.censuses.get(tensor.name)) else None,
         }  # fmt: skip
 
 
 def _is_wide(tensor: Stored) -> bool:
     fmt = FORMATS.get(tensor.format)
     return fmt is not None and fmt.bits >= 16 and fmt.family == "ieee"
-
-
-def _numbers(census: Census | None) -> dict[str, Any] | None:
-    if census is None:
-        return None
-    counts = {name: getattr(census, name) for name in TOTALS}
-    landed = {
-        to: {"beyond": n.beyond, "flushed": n.flushed, "subnormal": n.subnormal, "inexact": n.inexact}
-        for to, n in census.into.items()
-    }
-    codes = None if census.codes is None else census.codes.tolist()
-    least = None if census.least == inf else census.least
-    return {**counts, "amax": census.amax, "least": least, "into": landed, "codes": codes}
 
 
 def _answer(about: str, deciding: Sequence[Found]) -> Answer:

@@ -31,6 +31,7 @@ from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
 from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.convert import catalogue
 from narrowgauge.reference.convert.converting import Converting
+from narrowgauge.reference.convert.plain import quantizer_named
 from narrowgauge.reference.dequantize import dequantize
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.kv import caches
@@ -142,15 +143,17 @@ def converting_of(claim: Claim) -> Converting:
     assert isinstance(contract, Convert)
     conversion = catalogue.resolve(contract.conversion)
     conversion.check(claim.source, claim.format)
-    return Converting(conversion, claim.source, claim.format, _quantizer_of(conversion, claim.format))
+    return Converting(conversion, claim.source, claim.format, _quantizer_of(conversion, claim))
 
 
-def _quantizer_of(conversion: Conversion, format_name: str) -> Behaviour | None:
-    """What quantizes a conversion's numbers, in the format in which they come to it; None where no step does."""
-    through = next((str(operands[1]) for name, *operands in conversion.steps if name == "values"), "float32")
+def _quantizer_of(conversion: Conversion, claim: Claim) -> Behaviour | None:
+    """What makes codes of a conversion's numbers, in the format in which they come to it; None where no step does."""
+    through = next((str(operands[1]) for name, *operands in conversion.steps if name == "values"), claim.source)
     for name, *operands in conversion.steps:
         if name == "quantized":
-            return behaviour_of(Claim(Quantize(str(operands[0])), through, format_name))
+            return behaviour_of(Claim(Quantize(quantizer_named(str(operands[0]))), through, claim.format))
+        if name == "as_codes":
+            return behaviour_of(Claim(Cast(str(operands[0])), through, claim.format))
     return None
 
 

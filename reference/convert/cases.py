@@ -29,15 +29,18 @@ USUAL = (0.37, 1 + 2.0**-8, 2.0**-9, 3.0, 1.0, 0.0123, 2.0**-3)
 HARD = (146.0, 147.5, 200.0, 1e-5, 3e-8, 70000.0, 2.0**-14, 1e4, 2.0**127, 2.0**-126, 2.0**-149, 0.0)
 #: of other formats of scales
 _OTHERS: dict[str, tuple[float, ...]] = {
-    "float8_e8m0fnu": (2.0**-3, 1.0, 2.0**7, 2.0**-20, 2.0**-126),
+    "float8_e8m0fnu": (2.0**-3, 1.0, 2.0**7, 2.0**-20, 2.0**-126, 2.0**3, 2.0**-1),
     "float8_e4m3fn": (1.125, 448.0, 2.0**-9, 0.4375, 26.0, 0.0, 1.0),
+    "int8": (-3.0, 5.0, -127.0, 0.0, 120.0, -20.0, 1.0),  # exponents
     "float16": (0.37, 0.0123, 2.0**-9, 3.0, 2.0**-14, 6.1e-5, 65504.0, 2.0**-24, 0.0),
-    "bfloat16": (0.37, 0.0123, 2.0**-9, 3.0, 1e30),
+    "bfloat16": (0.37, 0.0123, 2.0**-9, 3.0, 1e30, 1.0, 2.0**-3),
 }
 _HARD_OTHERS = {
-    "float8_e8m0fnu": (2.0**127, float("nan"), 2.0**126, 2.0**-127, 2.0**100),
-    "float8_e4m3fn": (1.125, 448.0, 2.0**-9, float("nan"), 26.0),
+    "float8_e8m0fnu": (2.0**127, float("nan"), 2.0**126, 2.0**-127, 2.0**100, 2.0**-100, 1.0),
+    "float8_e4m3fn": (1.125, 448.0, 2.0**-9, float("nan"), 26.0, 0.0, 0.4375),
 }
+#: lower halves of float32: exact, halves of a step of bfloat16 and of float16, one ulp either side
+_LOWER = (0, 0x8000, 0x7FFF, 0x8001, 0x1000, 0x0FFF, 0x1001, 0xFFFF, 0x0001, 0x9000, 0x8FFF)
 #: shares of the rows that fused shards have: q is wider than k and v
 _SHARES = (0.5, 0.125, 0.25)
 
@@ -81,8 +84,7 @@ def _has_widths(conversion: Conversion) -> bool:
 
 def _input(conversion: Conversion, source: str, shape: Shape) -> Coded:
     fmt = format_named(source)
-    place = np.arange(shape.rows)[:, None] * 37 + np.arange(shape.columns)
-    codes = _spread(place, fmt.code_count).astype(fmt.storage)
+    codes = _spread(shape, fmt.bits).astype(fmt.storage)
     widths = _widths(shape) if _has_widths(conversion) else np.zeros(1, np.int64)
     given = {}
     for held in conversion.takes[1:]:
@@ -91,9 +93,15 @@ def _input(conversion: Conversion, source: str, shape: Shape) -> Coded:
     return Input(source, codes, given)
 
 
-def _spread(place: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-    """Codes one after the other where there are few; of 32 bits, a stride through all exponents, both signs."""
-    return place % count if count <= 1 << 16 else (place * 2_654_435_761) % count
+def _spread(shape: Shape, bits: int) -> npt.NDArray[np.int64]:
+    """Codes of few bits one after the other, each row beginning elsewhere. Of 16 bits all, in an order that mixes them;
+    of 32 bits these with lower halves that are ties of narrower formats, and their neighbours."""
+    if bits <= 8:
+        return (np.arange(shape.rows)[:, None] * 37 + np.arange(shape.columns)) % (1 << bits)
+    place = np.arange(shape.rows * shape.columns).reshape(shape.rows, shape.columns)
+    upper = place * 40_503 % (1 << 16)
+    lower = np.asarray(_LOWER)[place % len(_LOWER)]
+    return upper if bits == 16 else upper << 16 | lower
 
 
 def _widths(shape: Shape) -> npt.NDArray[np.int64]:
@@ -138,8 +146,9 @@ def _around(grid: tuple[int, int], numbers: tuple[float, ...]) -> F64:
 
 
 def _coded(value: F64, format_name: str) -> Coded:
-    if format_name == "int32":
-        return Coded("int32", np.ascontiguousarray(value).astype(np.int32).view(np.uint32))
+    if format_name in ("int32", "int8"):
+        signed, storage = (np.int32, np.uint32) if format_name == "int32" else (np.int8, np.uint8)
+        return Coded(format_name, np.ascontiguousarray(value).astype(signed).view(storage))
     if format_name == "float32":
         with np.errstate(over="ignore"):
             return Coded("float32", np.ascontiguousarray(value).astype(np.float32).view(np.uint32))

@@ -22,7 +22,7 @@ class Converting:
     conversion: Conversion
     source: str
     format: str
-    quantizer: Behaviour | None = None  #: what quantizes the numbers, where the steps do that
+    quantizer: Behaviour | None = None  #: what makes codes of numbers, where the steps do that
     received: tuple[Callable[[Input], Input], ...] = ()  #: each changes what comes in
     after: tuple[Callable[[Buffers, Input], Buffers], ...] = ()  #: each changes the outputs
 

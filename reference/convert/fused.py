@@ -55,10 +55,10 @@ def _one_global(name: str, steps: tuple[Step, ...], source: str) -> Conversion:
 _DEFINED = "its own definition: what the codes stand for in float32, divided by the largest scale, rounded once"
 CONVERSIONS = (
     _fused("requantize_to_largest", _DEFINED, "float32", "plain.kv_fp8_tensor", sentinel=False),
-    _fused("vllm.requantize_to_largest", f"{_VLLM}, run on a CPU", "float16", "vllm.fp8_static_tensor"),
+    _fused("vllm.requantize_to_largest_cpu", f"{_VLLM}, run on a CPU", "float16", "vllm.fp8_static_tensor"),
     _fused(
-        "vllm.requantize_to_largest_gpu",
-        f"{_VLLM}; torch BinaryMulKernel.cu",
+        "vllm.requantize_to_largest",
+        f"{_VLLM}; torch aten/native/cuda/Loops.cuh: a 0-dim float32 tensor is read as float16",
         "float16",
         "vllm.fp8_static_tensor",
         narrow=True,

@@ -28,9 +28,15 @@ def _again(
 
 _OWN = "its own definition: numbers in float32, and a quantizer of the catalogue"
 CONVERSIONS = (
-    _again("block_to_channel", "compressed_tensors.fp8_token", _OWN, new=TOKEN),
-    _again("channel_to_block", "vllm.fp8_block", _OWN, blocks=TOKEN),
+    _again("block_to_channel", "plain.fp8_channel", _OWN, new=TOKEN),
+    _again("channel_to_block", "plain.fp8_block", _OWN, blocks=TOKEN),
     _again("sglang.block_to_tensor", "sglang.fp8_per_tensor_dynamic", f"SGLang 0.5.23 {_UTILS}:2001-2041", new=TENSOR),
+    _again(
+        "sglang.block_to_tensor_torch",
+        "vllm.input_to_float8",
+        f"SGLang 0.5.23 {_UTILS}:1972-1998, 2001-2041, not on CUDA",
+        new=TENSOR,
+    ),
     _again(
         "sglang.channel_to_tensor", "sglang.fp8_per_tensor_dynamic", f"SGLang 0.5.23 {_UTILS}:2420-2433",
         blocks=TOKEN, new=TENSOR,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,10 @@ READERS: dict[str, Reader] = {
 
 def _float32(value: F32) -> Coded:
     return Coded("float32", np.ascontiguousarray(value, np.float32).view(np.uint32))
+
+
+def _float64(value: npt.NDArray[np.float64]) -> Coded:
+    return Coded("float64", np.ascontiguousarray(value).view(np.uint64))
 
 
 def _int32(value: npt.NDArray[Any]) -> Coded:
@@ -124,15 +129,40 @@ def smallest(work: Work, name: str) -> Buffers:
     return {name: _float32(np.min(to_float32(work.held[name]), keepdims=True).reshape(1, 1))}
 
 
-def last(work: Work, name: str) -> Buffers:
-    """That of the last shard, as one."""
-    return {name: Coded(work.held[name].format, work.held[name].data[-1:])}
+def shard(work: Work, name: str, number: float) -> Buffers:
+    """That of one shard, as one."""
+    held = work.held[name]
+    return {name: Coded(held.format, held.data[[int(number)]])}
 
 
 def rounded(work: Work, name: str, format_name: str, policy: str = "") -> Buffers:
     """Numbers in another format: rounded to nearest even, or by a named policy."""
     chosen = policies.resolve(policy, format_name) if policy else _IEEE
     return {name: cast(work.held[name], format_name, chosen)}
+
+
+def infinite_for_nan(work: Work, name: str) -> Buffers:
+    """A NaN becomes infinity, as a reader that computes 2 to the power of the byte makes of 255."""
+    held = work.held[name]
+    infinity = cast(_float64(np.full((1, 1), np.inf)), held.format, _IEEE).data[0, 0]
+    return {name: Coded(held.format, np.where(np.isnan(decode_values(held)), infinity, held.data))}
+
+
+def exponent_of(work: Work, name: str, bias: float) -> Buffers:
+    """E8M0 bytes of scales: the logarithm to base 2, rounded to their format, then down, plus the bias; the lowest byte
+    of that. What has no finite logarithm is 2^0."""
+    held = work.held[name]
+    with np.errstate(all="ignore"):
+        exact = np.log2(decode_values(held))
+        rounded = decode_values(cast(_float64(exact), held.format, _IEEE))
+    exponent = np.where(np.isfinite(rounded), np.floor(rounded), 0.0)
+    return {name: Coded(work.format, ((exponent + int(bias)).astype(np.int64) & 0xFF).astype(np.uint8))}
+
+
+def signed_exponent(work: Work, name: str) -> Buffers:
+    """Exponents in two's complement become E8M0, whose bias is 127."""
+    held = work.held[name]
+    return {name: Coded("float8_e8m0fnu", held.data + held.data.dtype.type(127))}
 
 
 def copied(work: Work, name: str, other: str) -> Buffers:
@@ -170,6 +200,16 @@ def values(work: Work, reader: str, through: str, scale: str = "scale") -> Buffe
     return {VALUES: made}
 
 
+def unscaled(work: Work, through: str) -> Buffers:
+    """The codes' own numbers, without any scale."""
+    return {VALUES: cast(work.held[FIRST], through, _IEEE)}
+
+
+def scaled_again(work: Work, through: str, scale: str = "scale") -> Buffers:
+    """The values multiplied by their scale once more."""
+    return values(replace(work, held={**work.held, FIRST: work.held[VALUES]}), "scale", through, scale)
+
+
 def numbers(work: Work) -> Buffers:
     """The codes are the values: nothing scales them."""
     return {VALUES: work.held[FIRST]}
@@ -188,27 +228,34 @@ def quantized(work: Work, recipe: str) -> Buffers:
 
 
 def one_global(work: Work) -> Buffers:
-    """NVFP4 shards under one global scale, the largest: block scales are rescaled and rounded to e4m3, and each code is
-    what its number needs under the new one. A block whose new scale is 0 has codes of 0."""
-    held = work.held
-    decode = {"stored": to_float32(held["scale"]), "global_scale": to_float32(held["global_scale"])}
-    own = np.repeat(decode["global_scale"], widths_of(work), axis=0)
-    common = np.float32(np.max(decode["global_scale"]))
+    """NVFP4 shards under one global scale, the largest multiplier, so that no block scale grows: block scales are
+    rescaled exactly and rounded to e4m3 once, and each code is what its number needs under the new one, rounded once.
+
+    Float64 is enough: a quotient of 31 by 28 bits that is no tie is farther from one than 2^-53 of it. A block whose
+    scale is 0 or NaN is kept; one whose new scale is 0 has zeros with their signs.
+    """
+    held, columns = work.held, work.conversion.blocks.columns
+    own = np.repeat(decode_values(held["global_scale"]), widths_of(work), axis=0)
+    common = np.max(decode_values(held["global_scale"]))
+    old, code = decode_values(held["scale"]), decode_values(held[FIRST])
     with np.errstate(all="ignore"):
-        exact = decode["stored"] * own
-        scale = cast(_float32(exact / common), "float8_e4m3fn", policies.resolve("ocp_saturate", "float8_e4m3fn"))
-        under = to_float32(scale) * common
-        columns = work.conversion.blocks.columns
-        number = to_float32(held[FIRST]) * np.repeat(exact, columns, axis=1)[:, : work.shape[1]]
-        spread = np.repeat(under, columns, axis=1)[:, : work.shape[1]]
-        ratio = np.where(spread == 0, np.float32(0), number / spread)
-    codes = cast(_float32(ratio), work.format, policies.resolve("ptx_satfinite", work.format))
-    return {FIRST: codes, "scale": scale, "global_scale": _float32(np.full((1, 1), common))}
+        scale = cast(_float64(old * own / common), "float8_e4m3fn", policies.resolve("ocp_saturate", "float8_e4m3fn"))
+        new = decode_values(scale)
+        kept = (old == 0) | np.isnan(old)
+        spread = np.repeat(np.stack([old * own, new * common, kept]), columns, axis=2)[:, :, : work.shape[1]]
+        ratio = np.where(spread[1] == 0, np.copysign(0.0, code), code * spread[0] / spread[1])
+    codes = cast(_float64(ratio), work.format, policies.resolve("ptx_satfinite", work.format))
+    return {
+        FIRST: Coded(codes.format, np.where(spread[2] != 0, held[FIRST].data, codes.data)),
+        "scale": Coded(scale.format, np.where(kept, held["scale"].data, scale.data)),
+        "global_scale": _float32(np.full((1, 1), common, np.float32)),
+    }
 
 
-def as_codes(work: Work, policy: str = "ieee") -> Buffers:
-    """The values are the codes, by a cast policy."""
-    return {FIRST: cast(work.held[VALUES], work.format, policies.resolve(policy, work.format))}
+def as_codes(work: Work, policy: str) -> Buffers:
+    """The values are the codes, by a cast policy, run as a quantizer is."""
+    assert work.quantizer is not None, policy
+    return {FIRST: work.quantizer.run(work.held[VALUES])["codes"]}
 
 
 # --- what is said beside ---------------------------------------------------------------------------------------------
@@ -235,7 +282,8 @@ STEPS: dict[str, Callable[..., Buffers]] = {
     step.__name__: step
     for step in (
         relabel, swap, plus, flip, transpose, part_rows, swizzle, taken_where_one_scale_came,
-        times, reciprocal, largest, smallest, last, rounded, copied, of_rows,
-        values, numbers, quantized, one_global, as_codes, group_index, counted,
+        times, reciprocal, largest, smallest, shard, rounded, infinite_for_nan, exponent_of, signed_exponent,
+        copied, of_rows,
+        values, unscaled, scaled_again, numbers, quantized, one_global, as_codes, group_index, counted,
     )
 }  # fmt: skip

@@ -16,40 +16,49 @@ from narrowgauge.reference.convert.converting import Buffers, Converting
 
 Matrix = npt.NDArray[Any]
 ConversionEdit = Callable[[Converting], Converting | None]
+Condition = Callable[[Converting], bool]
 #: whether a step is meant
 Which = Callable[[Step], bool]
 
 
-def step(name: str, *operands: str | float) -> Which:
-    """A step of that name whose first operands are these."""
-    return lambda found: found[: 1 + len(operands)] == (name, *operands)
+def float32(value: npt.ArrayLike) -> Coded:
+    return Coded("float32", np.ascontiguousarray(value, np.float32).view(np.uint32))
 
 
-def with_steps(change: Callable[[tuple[Step, ...]], tuple[Step, ...]]) -> ConversionEdit:
-    """Other steps."""
-
-    def edit(converting: Converting) -> Converting | None:
-        steps = change(converting.conversion.steps)
-        if steps == converting.conversion.steps:
-            return None
-        return replace(converting, conversion=replace(converting.conversion, steps=steps))
-
-    return edit
+# --- which conversions -----------------------------------------------------------------------------------------------
 
 
-def without(which: Which) -> ConversionEdit:
-    """A step is left out."""
-    return with_steps(lambda steps: tuple(s for s in steps if not which(s)))
+def has(name: str) -> Condition:
+    """One of whose steps has that name."""
+    return lambda converting: any(found[0] == name for found in converting.conversion.steps)
 
 
-def twice(which: Which) -> ConversionEdit:
-    """A step is done two times."""
-    return with_steps(lambda steps: tuple(again for s in steps for again in ((s, s) if which(s) else (s,))))
+def takes(name: str) -> Condition:
+    return lambda converting: any(held.name == name for held in converting.conversion.takes)
 
 
-def instead(which: Which, other: Callable[[Step], tuple[Step, ...]]) -> ConversionEdit:
-    """Other steps in place of one."""
-    return with_steps(lambda steps: tuple(new for s in steps for new in (other(s) if which(s) else (s,))))
+def gives(name: str, format_name: str = "") -> Condition:
+    """What it gives has a buffer of that name, and of that format."""
+    return lambda converting: any(
+        held.name == name and format_name in ("", held.format) for held in converting.conversion.gives
+    )
+
+
+def from_format(name: str) -> Condition:
+    return lambda converting: converting.source == name
+
+
+def keeps_format(converting: Converting) -> bool:
+    return converting.source == converting.format
+
+
+def both(*conditions: Condition) -> Condition:
+    return lambda converting: all(holds(converting) for holds in conditions)
+
+
+def where(fits: Condition, edit: ConversionEdit) -> ConversionEdit:
+    """The edit, for such conversions alone."""
+    return lambda converting: edit(converting) if fits(converting) else None
 
 
 def first(*edits: ConversionEdit) -> ConversionEdit:
@@ -57,26 +66,36 @@ def first(*edits: ConversionEdit) -> ConversionEdit:
     return lambda converting: next((made for edit in edits if (made := edit(converting)) is not None), None)
 
 
-def where(fits: Callable[[Converting], bool], edit: ConversionEdit) -> ConversionEdit:
-    """The edit, for such conversions alone."""
-    return lambda converting: edit(converting) if fits(converting) else None
+# --- other steps -----------------------------------------------------------------------------------------------------
 
 
-def takes(name: str) -> Callable[[Converting], bool]:
-    return lambda converting: any(held.name == name for held in converting.conversion.takes)
+def step(name: str, *operands: str | float) -> Which:
+    """A step of that name whose first operands are these."""
+    return lambda found: found[: 1 + len(operands)] == (name, *operands)
 
 
-def gives(name: str) -> Callable[[Converting], bool]:
-    return lambda converting: any(held.name == name for held in converting.conversion.gives)
+def instead(which: Which, other: Callable[[Step], tuple[Step, ...]]) -> ConversionEdit:
+    """Other steps in place of one."""
+
+    def edit(converting: Converting) -> Converting | None:
+        old = converting.conversion.steps
+        new = tuple(made for found in old for made in (other(found) if which(found) else (found,)))
+        return None if new == old else replace(converting, conversion=replace(converting.conversion, steps=new))
+
+    return edit
 
 
-def both(*conditions: Callable[[Converting], bool]) -> Callable[[Converting], bool]:
-    return lambda converting: all(holds(converting) for holds in conditions)
+def without(which: Which) -> ConversionEdit:
+    """A step is left out."""
+    return instead(which, lambda found: ())
 
 
-def taking(change: Callable[[Input], Input]) -> ConversionEdit:
-    """The call is taken for another one."""
-    return lambda converting: replace(converting, received=(*converting.received, change))
+def twice(which: Which) -> ConversionEdit:
+    """A step is done two times."""
+    return instead(which, lambda found: (found, found))
+
+
+# --- other buffers ---------------------------------------------------------------------------------------------------
 
 
 def taking_buffer(name: str, change: Callable[[Coded, Input], Coded]) -> ConversionEdit:
@@ -85,18 +104,19 @@ def taking_buffer(name: str, change: Callable[[Coded, Input], Coded]) -> Convers
     def taken(x: Input) -> Input:
         return Input(x.format, x.data, {**x.given, name: change(x.given[name], x)})
 
-    return where(takes(name), taking(taken))
+    return where(takes(name), lambda converting: replace(converting, received=(*converting.received, taken)))
+
+
+def giving(change: Callable[[Buffers, Input], Buffers]) -> ConversionEdit:
+    """Other buffers are given."""
+    return lambda converting: replace(converting, after=(*converting.after, change))
 
 
 def giving_buffer(name: str, change: Callable[[Coded, Input], Coded]) -> ConversionEdit:
     """Another buffer is given."""
-
-    def given(outputs: Buffers, x: Input) -> Buffers:
-        return {**outputs, name: change(outputs[name], x)}
-
-    return where(gives(name), lambda converting: replace(converting, after=(*converting.after, given)))
+    return where(gives(name), giving(lambda outputs, x: {**outputs, name: change(outputs[name], x)}))
 
 
 def matrix(change: Callable[[Matrix], Matrix]) -> Callable[[Coded, Input], Coded]:
-    """A change of a matrix of codes."""
+    """A change of a matrix of codes that keeps its shape."""
     return lambda value, _: Coded(value.format, np.ascontiguousarray(change(value.data)))

@@ -1,4 +1,4 @@
-"""Writers of small checkpoint files, from the formats' documents alone: nothing of the room checkpoints is in them."""
+"""Writers of small checkpoint files, from the formats' documents alone: nothing that reads is in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import struct
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from narrowgauge.checkpoints.opening import open_checkpoint
+from narrowgauge.contracts.errors import BadInput
 
 #: a tensor of a safetensors file: dtype, shape, bytes
 Plain = tuple[str, Sequence[int], bytes]
@@ -101,3 +105,12 @@ def zipped(records: Mapping[str, bytes], compress: bool = False) -> bytes:
         for name, content in records.items():
             file.writestr(name, content)
     return out.getvalue()
+
+
+def refusal(path: Path) -> str:
+    """Why a checkpoint is not opened; "" where it is."""
+    try:
+        open_checkpoint(path)
+    except BadInput as error:
+        return str(error)
+    return ""

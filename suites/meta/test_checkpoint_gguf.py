@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from narrowgauge.checkpoints.dtypes import GGML
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.suites.meta.checkpoint_bytes import VALUES, Block, array, entry, gguf, random_bytes, text
+from narrowgauge.suites.meta.checkpoint_bytes import VALUES, Block, array, entry, gguf, random_bytes, refusal, text
 
 pytestmark = pytest.mark.meta
 
@@ -138,7 +139,6 @@ def test_a_file_cut_at_any_byte_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     path.write_bytes(content)
     assert len(open_checkpoint(path).tensors) == 3
-    for end in range(len(content)):
-        path.write_bytes(content[:end])
-        with pytest.raises(BadInput, match=f"^{path}, byte "):
-            open_checkpoint(path)
+    for end in reversed(range(len(content))):
+        os.truncate(path, end)
+        assert refusal(path).startswith(f"{path}, byte ")
