@@ -68,7 +68,9 @@ def test_weights_are_read_as_they_were_written(kind: str, tmp_path: Path) -> Non
     """Exact: two ways to the same float64 numbers, and each quantized weight has its passport."""
     written = write(kind, tmp_path)
     made, _ = passports(open_checkpoint(tmp_path))
-    assert {p.module.removesuffix(".weight") for p in made} == {name.removesuffix(".weight") for name in quantized(written)}
+    assert {p.module.removesuffix(".weight") for p in made} == {
+        name.removesuffix(".weight") for name in quantized(written)
+    }
     for passport in made:
         parts = [piece.values for piece in rows(passport)]
         weight = written.weights.get(f"{passport.module}.weight", written.weights.get(passport.module))
