@@ -12,6 +12,7 @@ import pytest
 from narrowgauge.checkpoints import audit as stages
 from narrowgauge.checkpoints.asked import Asked, destinations
 from narrowgauge.checkpoints.audit import audit
+from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.report import Found, Progress, Report, pattern_of
 from narrowgauge.contracts.errors import BadInput
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
 #: fields of --json, in docs/audit.md too
 FIELDS = {
     "schema", "narrowgauge", "asked", "survives", "answers", "findings", "checkpoint", "quantization", "size",
-    "passports", "tensors", "online", "left_as_they_are",
+    "passports", "tensors", "online", "left_as_they_are", "against",
 }  # fmt: skip
 #: an escape sequence that clears a screen, markup of rich, and a tag
 HOSTILE = "model.layers.0.\x1b[2J[red]<b>x</b>.weight"
@@ -66,7 +67,7 @@ def test_one_wrong_finding_is_enough(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (found["meaning"], found["level"]) == (KINDS["scale negative"].meaning, "wrong")
     assert found["remedy"]
     text = said(["audit", folder], capsys, code=1)
-    assert text.startswith("verdict something is wrong with it as it is as it is scale negative (1)")
+    assert text.startswith("verdict something is wrong: as it is as it is scale negative (1)")
     assert found["tensor"] in text
     assert KINDS["scale negative"].remedy in text
 
@@ -91,11 +92,11 @@ def test_only_some_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_what_an_optimizer_keeps_does_not_decide() -> None:
     """The same finding, about a tensor of the model and about one of an optimizer."""
-    finding = stages.Finding("scale negative", "", "t")
+    finding = Finding("scale negative", "", "t")
     assert Found("as it is", finding).decides
     assert not Found("as it is", finding, "optimizer").decides
     assert not Found("as it is", finding, "other").decides
-    assert not Found("as it is", stages.Finding("scale in bfloat16", "", "t")).decides
+    assert not Found("as it is", Finding("scale in bfloat16", "", "t")).decides
 
 
 # --- recipes ---------------------------------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ def test_names_that_differ_by_numbers_are_one_pattern(name: str, pattern: str) -
         ),
         (["--to", "float16", "--headers-only"], "--to float16 needs the tensors; leave out --headers-only"),
         (["--against", "x", "--headers-only"], "--against x needs the tensors"),
-        (["--kv-cache-dtype", "fp8"], "add --engine vllm or sglang"),
+        (["--kv-cache-dtype", "fp9"], "did you mean fp8"),
         (["--engine", "vllm", "--kv-cache-dtype", "fp9"], "did you mean fp8"),
         (["--engine", "tgi"], "unknown engine 'tgi'"),
         (["--target", "gfx94"], "did you mean gfx942"),
