@@ -247,3 +247,18 @@ def _sharded(folder: Path, made: Draft) -> None:
     total = sum(len(raw.data) for raw in made.tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+
+
+def write_original(kind: str, folder: Path) -> Path:
+    """The plain weights that a kind is made from, in bfloat16 under their own names: what ``--against`` is given.
+
+    Experts of gpt-oss are [E, K, N] there, as transformers keeps them.
+    """
+    made = draft_of(kind)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {key: value for key, value in made.config.items() if key != "quantization_config"}
+    if config:
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    plain = {name: bf16(x.transpose(0, 2, 1) if x.ndim == 3 else x) for name, x in made.originals.items()}
+    write_safetensors(folder / "model.safetensors", plain, {"format": "pt"})
+    return folder
