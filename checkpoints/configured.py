@@ -258,7 +258,8 @@ def _of_args(weights: Said, inputs: Any) -> Asked:
 def _inputs(said: Any) -> str:
     if not isinstance(said, dict):
         return "none"
-    return {False: "static", True: "dynamic"}.get(said.get("dynamic", False), "local")
+    dynamic = said.get("dynamic", False)
+    return "local" if dynamic == "local" else "dynamic" if dynamic else "static"
 
 
 #: quant_algo of ModelOpt, in capitals

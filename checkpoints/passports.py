@@ -192,7 +192,7 @@ def _best(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit |
 def _may_be(tensor: Stored, scheme: Scheme, said: Configuration) -> bool:
     if scheme.only_when and any(said.keys.get(key) not in values for key, values in scheme.when):
         return False
-    return len(tensor.shape) >= 2 + scheme.merged
+    return len(tensor.shape) >= 2 + scheme.merged and all(tensor.shape)
 
 
 def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit:
@@ -228,7 +228,7 @@ def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, sa
 
 
 def _zeros_shape(grid: tuple[int, int], scheme: Scheme) -> tuple[int, int]:
-    """Of packed zero points: [groups, words of rows] where weights are stored as [K, N], else [words of rows, groups]."""
+    """Of packed zero points: [groups, words of rows] where weights are stored as [K, N], else the other way round."""
     words = ceil(grid[0] * layout_named(scheme.packing).bits / 32)
     return (grid[1], words) if scheme.transposed else (words, grid[1])
 

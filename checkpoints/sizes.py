@@ -128,7 +128,7 @@ def _layers(shapes: Mapping[str, tuple[int, ...]], sizes: Sizes) -> Iterator[Fin
 def _head(shapes: Mapping[str, tuple[int, ...]], sizes: Sizes) -> Iterator[Finding]:
     tied = sizes.get("tie_word_embeddings")
     heads = [name for name in shapes if name.endswith("lm_head.weight")]
-    causal = any("ForCausalLM" in str(name) for name in sizes.get("architectures") or ())
+    causal = "ForCausalLM" in str(sizes.get("architectures"))
     if tied is False and causal and not heads and any(name.endswith("embed_tokens.weight") for name in shapes):
         yield Finding("head missing", "no tensor lm_head.weight")
     if tied is True and heads:
