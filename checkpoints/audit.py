@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from narrowgauge.checkpoints import online
+from narrowgauge.checkpoints.against_config import config_findings
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import weigh
 from narrowgauge.checkpoints.census import census_of_run, countable
@@ -28,6 +29,10 @@ Event = Found | Progress | Report
 Stage = Callable[[Report], Iterator[Event]]
 #: bytes of a tensor that one process counts at a time: large tensors are shared out
 RUN = 1 << 26
+#: how much longer a byte takes that is quantized than one that is counted
+COSTS = 64
+#: bytes that are worth the start of other processes
+MUCH = 1 << 27
 
 
 def audit(asked: Asked) -> Iterator[Event]:
@@ -75,8 +80,18 @@ def _headers(report: Report) -> Iterator[Event]:
     report.configuration = configuration(checkpoint)
     report.passports, wrong = passports(checkpoint)
     report.weighed = weigh(checkpoint, report.passports)
-    for finding in (*checkpoint.findings, *wrong, *shard_findings(report.passports)):
+    plain = list(config_findings(checkpoint, report.passports))
+    for finding in (*checkpoint.findings, *wrong, *shard_findings(report.passports), *plain):
         yield _found(report, AS_IT_IS, finding)
+    asked = report.asked
+    for to in (d for d in asked.to if d.format == "float16"):
+        for finding in config_findings(checkpoint, report.passports, to_float16=True):
+            if finding not in plain:
+                yield _found(report, f"to {to.name}", finding)
+    if asked.kv_cache_dtype:
+        for finding in config_findings(checkpoint, report.passports, kv_cache_dtype=asked.kv_cache_dtype):
+            if finding not in plain:
+                yield _found(report, report.served, finding)
 
 
 def _scales(report: Report) -> Iterator[Event]:
@@ -84,11 +99,16 @@ def _scales(report: Report) -> Iterator[Event]:
     chosen = {tensor.name for tensor in report.chosen}
     taken = [p for p in report.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
     done, total = 0, sum(p.size for p in taken)
-    for passport, found in each(of_passport, taken, report.asked.workers):
+    for passport, found in each(of_passport, taken, workers(report, total)):
         for finding in found:
             yield _found(report, AS_IT_IS, finding)
         done += passport.size
         yield Progress("scales and codes", done, total, passport.module)
+
+
+def workers(report: Report, size: int) -> int:
+    """Processes for so many bytes of work."""
+    return report.asked.workers if size >= MUCH else 1
 
 
 def of_passport(passport: Passport) -> list[Finding]:
@@ -102,7 +122,7 @@ def _numbers(report: Report) -> Iterator[Event]:
     into = tuple(dict.fromkeys([*DESTINATIONS, *(d.format for d in report.asked.to if d.how == "cast")]))
     runs = [Run(t, skip, min(RUN, t.size - skip), into) for t in tensors for skip in range(0, max(1, t.size), RUN)]
     done, total, before = 0, sum(t.size for t in tensors), None
-    for run, part in each(count, runs, report.asked.workers):
+    for run, part in each(count, runs, workers(report, total)):
         census = part if before is None else before + part
         done += run.size
         yield Progress("numbers", done, total, run.tensor.name)
@@ -138,7 +158,7 @@ def _online(report: Report) -> Iterator[Event]:
     taken = [t for t in weights if not online.is_spared(t.name)]
     for to in recipes:
         done, total = 0, sum(t.size for t in taken)
-        for tensor, one in each(partial(online.of_weight, to=to), taken, report.asked.workers):
+        for tensor, one in each(partial(online.of_weight, to=to), taken, workers(report, COSTS * total)):
             done += tensor.size
             report.online.append(one)
             for finding in online.findings_of(one, to):

@@ -99,12 +99,18 @@ class Report:
     spared: list[str] = field(default_factory=list)  #: matrices that engines leave as they are, under a recipe
 
     @property
+    def served(self) -> str:
+        """Engine, flag and target, as one question; "" where none was named."""
+        asked = self.asked
+        flag = f"--kv-cache-dtype {asked.kv_cache_dtype}" if asked.kv_cache_dtype else ""
+        return " ".join(filter(None, (asked.engine, flag, f"on {asked.target}" if asked.target else "")))
+
+    @property
     def questions(self) -> list[str]:
         """What there is a verdict on: the checkpoint as it is, then what was asked, in that order."""
         asked = self.asked
-        engine = " ".join(filter(None, (asked.engine, f"on {asked.target}" if asked.target else "")))
         return [
-            AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([engine] if engine else []),
+            AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([self.served] if self.served else []),
             *([f"against {asked.against}"] if asked.against else []), *([f"log {asked.log}"] if asked.log else []),
         ]  # fmt: skip
 

@@ -7,7 +7,7 @@ from math import isfinite, prod
 
 import numpy as np
 
-from narrowgauge.checkpoints.codes import top
+from narrowgauge.checkpoints.codes import PLAUSIBLE, top
 from narrowgauge.checkpoints.counting import PLACES, Counted, as_places, count_into, counted, where
 from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.model import Stored
@@ -16,10 +16,6 @@ from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.values import numbers, raws, readable, zero_points
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.codec import values
-
-#: magnitudes of weights beyond which a scale is implausible: from rounding dust of float16 to ten times the largest
-#: weight of any model that was looked at (facts: 497,160 is a running variance, weights stay below 100)
-PLAUSIBLE = (2.0**-24, 1000.0)
 
 
 def scale_findings(passport: Passport) -> Iterator[Finding]:
