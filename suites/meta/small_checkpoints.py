@@ -178,6 +178,15 @@ def _conv_pth() -> Draft:
     return made
 
 
+def _training() -> Draft:
+    """A trainer's state in safetensors: paths with dots."""
+    made = rest.training()
+    tables = ({name.replace("/", "."): x for name, x in table.items()} for table in (made.weights, made.originals))
+    tensors = {name.replace("/", "."): raw for name, raw in made.tensors.items()}
+    weights, originals = tables
+    return Draft(tensors, weights=weights, originals=originals)
+
+
 def _made(row: Llm) -> Callable[[], Draft]:
     return lambda: draft(row)
 
@@ -187,6 +196,7 @@ KINDS: dict[str, Callable[[], Draft]] = {name: _made(row) for name, row in LLMS.
     "gpt_oss": lambda: rest.gpt_oss(openai=False),
     "gpt_oss_openai": lambda: rest.gpt_oss(openai=True),
     "conv_fp32": rest.convolutions,
+    "training": _training,
     "gguf": gguf.draft,
     "torch_bin": _torch_bin,
     "torch_pth": _conv_pth,
