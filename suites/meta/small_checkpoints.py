@@ -158,6 +158,7 @@ LLMS: dict[str, Llm] = {
     "quark_ptpc_fp8": Llm(models.llama(), schemes.fp8("channel", bf16, 1), configs.quark(*configs.QUARK_PTPC)),
     "quark_mxfp4": Llm(models.llama(), schemes.mxfp4("weight"), configs.quark(*configs.QUARK_MXFP4)),
     "quark_mx17": Llm(models.llama(), schemes.mx17, configs.quark(*configs.QUARK_OLD)),
+    "int8_rows": Llm(models.llama(), schemes.int8_rows),
     "awq": Llm(models.llama(), schemes.awq, configs.AWQ, kept=f16),
     "gptq_v1": _gptq(1, "gptq", True),
     "gptq_v1_asym": _gptq(1, "gptq", False),
