@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from narrowgauge.checkpoints.source import Source, refused
+from narrowgauge.checkpoints.source import Source, refused, short
 from narrowgauge.contracts.errors import BadInput
 
 #: bytes of a JSON file that is no mistake, levels of lists in it, and digits of a whole number that is still a float
-LONGEST, DEEPEST, DIGITS = 1 << 26, 100, 300
+LONGEST, DEEPEST, DIGITS = 1 << 25, 100, 300
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?|[{}\[\]]|-?Infinity|NaN|-?\d[\d.eE+-]*', re.DOTALL)
 _LONE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -26,18 +28,22 @@ class _Twice(Exception):
     """A name that an object has two times."""
 
 
-def parsed(content: bytes, path: Path, start: int = 0, infinite: bool = False) -> Any:
+def parsed(content: bytes, path: Path, start: int = 0, configuration: bool = False) -> Any:
     """What JSON text says, which stands in a file from byte ``start`` on.
 
-    ``infinite``: Infinity is a number, as in the configurations that Python writes. Raises ``BadInput`` with the byte
-    for all that is no JSON, and for NaN, numbers that no float holds, names that stand twice and lone surrogates.
+    ``configuration``: Infinity is a number, as in the configurations that Python writes, and what nests deeper than
+    anybody needs is refused. Raises ``BadInput`` with the byte for all that is no JSON, and for NaN, numbers that no
+    float holds, names that stand twice and lone surrogates.
     """
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise refused(path, start + error.start, "expected JSON in UTF-8") from None
     decoder = json.JSONDecoder(
-        object_pairs_hook=_object, parse_float=_float, parse_int=_whole, parse_constant=_infinite if infinite else _none
+        object_pairs_hook=_object,
+        parse_float=_float,
+        parse_int=_whole,
+        parse_constant=_infinite if configuration else _none,
     )
 
     def at(place: int) -> int:
@@ -45,13 +51,15 @@ def parsed(content: bytes, path: Path, start: int = 0, infinite: bool = False) -
 
     try:
         found = decoder.decode(text)
+        if configuration and _deeper(found):
+            raise RecursionError
     except json.JSONDecodeError as error:
         raise refused(path, at(error.pos), f"this is no JSON: {error.msg}") from None
     except _Number as error:
         place = next((p for kind, p in _tokens(text) if kind == str(error)), 0)
-        raise refused(path, at(place), f"{_short(str(error))} is no number that can be used") from None
+        raise refused(path, at(place), f"{short(str(error))} is no number that can be used") from None
     except _Twice as error:
-        raise refused(path, at(_second(text)), f"the name {_short(str(error))} stands twice in one object") from None
+        raise refused(path, at(_second(text)), f"the name {short(str(error))} stands twice in one object") from None
     except RecursionError:
         raise refused(path, at(_too_deep(text)), f"JSON more than {DEEPEST} levels deep") from None
     if _LONE.search(content):
@@ -61,27 +69,34 @@ def parsed(content: bytes, path: Path, start: int = 0, infinite: bool = False) -
 
 def object_at(path: Path) -> dict[str, Any]:
     """A JSON object in a file; empty where there is no such file. Raises ``BadInput`` for anything else."""
-    if not path.exists():
-        return {}
+    return object_in(text_of(path), path) if os.path.lexists(path) else {}
+
+
+def text_of(path: Path) -> bytes:
+    """The bytes of a JSON file. Raises ``BadInput`` for one that is too long to be one, or cannot be read."""
     with Source(path) as source:
         if source.size > LONGEST:
             raise BadInput(f"{path} has {source.size:,} bytes; a configuration has at most {LONGEST:,}")
-        content = source.read(0, source.size, "JSON")
-    found = parsed(content, path, infinite=True)
+        return source.read(0, source.size, "JSON")
+
+
+def object_in(content: bytes, path: Path) -> dict[str, Any]:
+    """The object that a configuration's text is; ``path`` is for errors. Raises ``BadInput`` as ``parsed`` does."""
+    return as_object(parsed(content, path, configuration=True), path)
+
+
+def as_object(found: Any, path: Path) -> dict[str, Any]:
+    """What was parsed, where it is an object. Raises ``BadInput`` where it is not."""
     if not isinstance(found, dict):
-        raise refused(path, 0, f"expected a JSON object, and this is {type(found).__name__}")
-    if _depth_exceeds(found):
-        raise refused(
-            path, len(content.decode()[: _too_deep(content.decode())].encode()), f"more than {DEEPEST} levels"
-        )
+        raise refused(path, 0, f"expected a JSON object, and this is {_kind(found)}")
     return found
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        left = dict.fromkeys(found)
-        raise _Twice(next(name for name, _ in pairs if left.pop(name, name) is not None))
+        counted = Counter(name for name, _ in pairs)
+        raise _Twice(next(name for name, times in counted.items() if times > 1))
     return found
 
 
@@ -142,7 +157,7 @@ def _too_deep(text: str) -> int:
     return 0
 
 
-def _depth_exceeds(found: Any) -> bool:
+def _deeper(found: Any) -> bool:
     level: list[Any] = [found]
     for _ in range(DEEPEST):
         level = [inner for one in level for inner in _inside(one)]
@@ -165,5 +180,5 @@ def _refuse_lone(found: Any, path: Path, start: int) -> None:
             )
 
 
-def _short(text: str) -> str:
-    return repr(text) if len(text) <= 60 else f"{text[:40]}… ({len(text):,} letters)"
+def _kind(found: Any) -> str:
+    return {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(type(found), "a number")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +12,11 @@ from narrowgauge.checkpoints.dtypes import SAFETENSORS
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.objects import parsed
 from narrowgauge.checkpoints.roles import role_of
-from narrowgauge.checkpoints.source import Source, refused
+from narrowgauge.checkpoints.source import Source, refused, short
 from narrowgauge.contracts.errors import BadInput
 
 #: bytes of a header, as the library limits it (MAX_HEADER_SIZE of its tensor.rs)
 LONGEST_HEADER = 100_000_000
-#: a number of elements or bytes that no file has
-TOO_MANY = 1 << 63
 _METADATA = "__metadata__"
 #: what other files begin with
 BEGINNINGS: Mapping[bytes, str] = {
@@ -74,7 +71,7 @@ class _Header:
         return 8 + max(0, *(self.content.find(text) for text in spelled))
 
     def wrong(self, name: str, reason: str) -> BadInput:
-        return refused(self.path, self.at(name), f"tensor {name!r} {reason}")
+        return refused(self.path, self.at(name), f"tensor {short(name)} {reason}")
 
     def metadata(self) -> dict[str, str]:
         found = self.said.get(_METADATA, {})
@@ -89,12 +86,11 @@ class _Header:
             raise self.wrong(name, "needs a dtype, a shape and two data_offsets, of whole numbers from 0 on")
         unit = SAFETENSORS.get(dtype)
         if unit is None:
-            raise self.wrong(name, f"has the unknown dtype {dtype!r}; known: {', '.join(SAFETENSORS)}")
-        count = math.prod(shape)
-        if math.prod(max(n, 1) for n in shape) >= TOO_MANY or count % unit.elements:
-            raise self.wrong(name, f"has the impossible shape {shape} for {dtype}")
+            raise self.wrong(name, f"has the unknown dtype {short(dtype)}; known: {', '.join(SAFETENSORS)}")
+        expected = unit.size(shape)
+        if expected is None:
+            raise self.wrong(name, f"has the impossible shape {short(str(shape))} for {dtype}")
         first, last = offsets
-        expected = count // unit.elements * unit.bytes
         if last - first != expected:
             raise self.wrong(
                 name, f"is {dtype} {shape}, {expected:,} bytes; its data_offsets are {first:,} to {last:,}"
@@ -112,7 +108,7 @@ class _Header:
         end, before = self.start, ""
         for one in tensors:
             if one.start < end:
-                raise self.wrong(one.name, f"overlaps {before!r}: it begins at byte {one.start:,}, before {end:,}")
+                raise self.wrong(one.name, f"overlaps {short(before)}: it begins at byte {one.start:,}, before {end:,}")
             if one.start > end:
                 raise self.wrong(one.name, f"begins at byte {one.start:,}; nothing names the bytes from {end:,} on")
             end, before = one.start + one.size, one.name
@@ -122,4 +118,4 @@ class _Header:
 
 def _counts(found: Any) -> bool:
     """Whether it is a list of whole numbers that can count something; True is no number here."""
-    return isinstance(found, list) and all(type(n) is int and 0 <= n < TOO_MANY for n in found)
+    return isinstance(found, list) and all(type(n) is int and 0 <= n < 1 << 63 for n in found)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from narrowgauge.checkpoints.dtypes import UNITS
 from narrowgauge.checkpoints.model import Stored
-from narrowgauge.checkpoints.source import Source
+from narrowgauge.checkpoints.source import Source, short
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS
@@ -34,7 +34,7 @@ def whole(tensor: Stored) -> Bytes:
     """All bytes of a small tensor, in an array of its own. Raises as ``pieces`` does."""
     buffer = np.empty(tensor.size, np.uint8)
     with Source(tensor.path) as source:
-        source.into(tensor.start, buffer.data, f"tensor {tensor.name!r}")
+        source.into(tensor.start, buffer.data, f"tensor {short(tensor.name)}")
     return buffer
 
 
@@ -63,10 +63,12 @@ def rows(tensor: Stored, first: int = 0, count: int | None = None, size: int = 0
     having = tensor.shape[0] if tensor.shape else 1
     count = having - first if count is None else count
     if not 0 <= first <= first + count <= having:
-        raise BadInput(f"{tensor.path}: tensor {tensor.name!r} has {having:,} rows; asked for {count} from {first} on")
+        raise BadInput(
+            f"{tensor.path}: tensor {short(tensor.name)} has {having:,} rows; asked for {count} from {first} on"
+        )
     columns, unit = math.prod(tensor.shape[1:]), UNITS[tensor.dtype]
     if columns % unit.elements:
-        raise BadInput(f"{tensor.path}: rows of tensor {tensor.name!r} {list(tensor.shape)} end within a byte")
+        raise BadInput(f"{tensor.path}: rows of tensor {short(tensor.name)} {list(tensor.shape)} end within a byte")
     each = columns // unit.elements * unit.bytes
     if not each:
         yield Coded(tensor.format, np.empty((count, 0), FORMATS[tensor.format].storage))
@@ -78,7 +80,7 @@ def rows(tensor: Stored, first: int = 0, count: int | None = None, size: int = 0
 def _from(tensor: Stored, skip: int, count: int, each: int) -> Iterator[Bytes]:
     """So many bytes of a tensor after the first ``skip``, ``each`` at a time."""
     buffer = np.empty(min(each, count), np.uint8)
-    what = f"tensor {tensor.name!r}"
+    what = f"tensor {short(tensor.name)}"
     with Source(tensor.path) as source:
         for done in range(0, count, each):
             piece = buffer[: min(each, count - done)]
@@ -98,5 +100,5 @@ def _coded(tensor: Stored, piece: Bytes) -> Coded:
 def _refuse_unknown(tensor: Stored) -> None:
     if not tensor.format:
         raise BadInput(
-            f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype}, whose elements are of no format that is known"
+            f"{tensor.path}: tensor {short(tensor.name)} is {tensor.dtype}, whose elements have no known format"
         )

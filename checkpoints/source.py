@@ -10,6 +10,9 @@ from types import TracebackType
 
 from narrowgauge.contracts.errors import BadInput
 
+#: letters of a name in an error
+LONGEST = 120
+
 
 def refused(path: Path, offset: int, reason: str) -> BadInput:
     """The error of a file that cannot be used: which, at which byte, why."""
@@ -22,9 +25,14 @@ def unusable(path: Path, error: Exception) -> BadInput:
     return BadInput(f"cannot read {path}: {said}")
 
 
-def raw(path: Path) -> io.FileIO:
-    """The file itself, unbuffered. A pipe without a writer is opened too, and waits for nobody."""
-    return io.FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+def short(name: str) -> str:
+    """A name of somebody else's as an error shows it."""
+    return repr(name) if len(name) <= LONGEST else f"{name[:LONGEST]!r}… ({len(name):,} letters)"
+
+
+def raw(descriptor: int) -> io.FileIO:
+    """The file itself, unbuffered."""
+    return io.FileIO(descriptor, "rb")
 
 
 class Source:
@@ -37,14 +45,15 @@ class Source:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.file = raw(path)
+            # a pipe that nobody writes to is opened too, and waits for nobody
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
             raise unusable(path, error) from error
-        found = os.fstat(self.file.fileno())
+        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            self.file.close()
+            os.close(descriptor)
             raise BadInput(f"{path} is no regular file")
-        self.size = found.st_size
+        self.file, self.size = raw(descriptor), found.st_size
 
     def __enter__(self) -> Source:
         return self
@@ -57,7 +66,9 @@ class Source:
     def within(self, offset: int, count: int, what: str) -> None:
         """Raise ``BadInput`` where ``count`` bytes from ``offset`` on are not all in the file."""
         if not 0 <= offset <= offset + count <= self.size:
-            raise refused(self.path, offset, f"expected {count:,} bytes of {what}; the file ends at {self.size:,}")
+            raise refused(
+                self.path, offset, f"expected {count:,} bytes of {what}; the file ends at {self.size:,}, maybe cut off"
+            )
 
     def into(self, offset: int, view: memoryview, what: str) -> None:
         """Fill a buffer with the bytes from ``offset`` on; ``what`` they are is for the error."""

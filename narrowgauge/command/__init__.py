@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from narrowgauge.command import (
+    audit,
     bench,
     cast,
     devices,
@@ -51,6 +52,8 @@ start here:
                                             what a recipe costs each linear layer, worst first
   narrowgauge kv my_model.py:build --scales CHECKPOINT
                                             which layers need scales for a narrow key-value cache
+  narrowgauge audit MODEL_FOLDER --to float16 --to fnuz
+                                            whether a checkpoint survives it, and what to mend
   narrowgauge lint my_kernels.py            what in a source ties it to one flavour of float8
   narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
   narrowgauge judge in.safetensors out.safetensors
@@ -65,7 +68,7 @@ has --json.
 """
 #: -1e-3, -0x1.8p3, -nan and -inf, of which argparse by itself knows only the plain decimals
 NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
-SUBCOMMANDS = (devices, test, inputs, judge, identify, sweep, cast, diff, sqnr, kv, lint, explain, golden, bench)
+SUBCOMMANDS = (devices, test, inputs, judge, identify, sweep, cast, diff, sqnr, kv, audit, lint, explain, golden, bench)
 
 
 class Parser(argparse.ArgumentParser):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from narrowgauge.contracts.errors import NarrowgaugeError
-from narrowgauge.plugin import options
+from narrowgauge.plugin import audits, options
 from narrowgauge.plugin.cells import Bench, bench_of, has_cell
 from narrowgauge.plugin.recording import HANDED, Recorder
 
@@ -29,11 +30,19 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"narrowgauge: depth {config.option.narrowgauge_depth}, kernels {options.kernels_text(config)}"]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if audits.is_left_out(collection_path, config) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Say what is wrong with the options before any worker starts, in one line, with the exit code for bad input."""
     config = session.config
-    if hasattr(config, "workerinput") or not options.has_choices(config):
+    if hasattr(config, "workerinput"):
+        return
+    if config.option.narrowgauge_checkpoints:
+        audits.parts_of(config)
+    if not options.has_choices(config):
         return
     bench = bench_of(config)
     try:

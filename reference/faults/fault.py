@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.faults.edits import Edit
+from narrowgauge.reference.faults.lifted import in_conversion
 from narrowgauge.reference.kv.paged import Paged
 
 
@@ -24,8 +26,13 @@ class Fault:
     across_rows: bool = False  #: what it does to a row depends on other rows: a cut of a matrix would not show it
 
     def applied_to(self, behaviour: Any) -> Any:
-        """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part."""
-        return behaviour.with_parts(self.edit) if isinstance(behaviour, Paged) else self.edit(behaviour)
+        """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part; in a
+        conversion: in what quantizes there, or in a packed buffer."""
+        if isinstance(behaviour, Converting):
+            return in_conversion(self.edit, behaviour)
+        if isinstance(behaviour, Paged):
+            return behaviour.with_parts(self.edit)
+        return self.edit(behaviour)
 
 
 @dataclass(frozen=True)
@@ -45,5 +52,22 @@ class PagedFault:
         return self.edit(behaviour) if isinstance(behaviour, Paged) else None
 
 
-#: of a quantizer, reader or cast; or of a kernel on a cache
-AnyFault = Fault | PagedFault
+@dataclass(frozen=True)
+class ConversionFault:
+    """A mistake of a converter of checkpoints."""
+
+    name: str
+    code: str
+    edit: Callable[[Converting], Converting | None]
+    symptom: str
+    cause: str
+    reports: tuple[str, ...]
+    across_rows: bool = True
+
+    def applied_to(self, behaviour: Any) -> Any:
+        """The faulty behaviour, or None where this fault cannot exist."""
+        return self.edit(behaviour) if isinstance(behaviour, Converting) else None
+
+
+#: of a quantizer, reader or cast; of a kernel on a cache; or of a converter
+AnyFault = Fault | PagedFault | ConversionFault

@@ -10,7 +10,7 @@ import dataclasses
 import importlib
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -105,25 +105,51 @@ class Killer:
             for recipe in RECIPES
             for destination in IN_FULL
         }
+        self.stochastic = list(_stochastically())
         self.of_recipes = answers()
+
+        #: what saw the last mutant of a function: likely to see the next one
+        self._saw: dict[str, int] = {}
 
     def disagreements(self) -> Iterator[str]:
         """Every way in which the reference that is importable now parts from the second derivation."""
-        # What is quick comes first: a mutant is done with at its first disagreement.
-        yield from self._names()
-        yield from _steps()
-        yield from self._values()
-        yield from _layouts()
-        yield from wrong_blocks(_module("reference.quantize"), _module("contracts.recipe"), _module("contracts.coded"))
-        yield from self._quantizers()
-        yield from self._casts()
-        yield from _to_float32()
-        yield from _long_tensors()
-        yield from _stochastic()
-        yield from wrong_recipes(
-            self.of_recipes, _module("reference.quantize"), _module("reference.recipes"), _module("contracts.coded")
-        )
-        yield from _refusals()
+        for part in self._parts():
+            yield from part()
+
+    def first_disagreement(self, function: str) -> str | None:
+        """The first one found, or None; an error is one. ``function`` is where a mutant was changed."""
+        parts = self._parts()
+        last = self._saw.get(function, 0)
+        for place in (last, *(i for i in range(len(parts)) if i != last)):
+            try:
+                found = next(parts[place](), None)
+            except Exception as error:
+                found = f"{type(error).__name__}: {error}"
+            if found is not None:
+                self._saw[function] = place
+                return found
+        return None
+
+    def _parts(self) -> list[Callable[[], Iterator[str]]]:
+        """What is compared, each part by itself. What is quick comes first."""
+        return [
+            self._names,
+            _layouts,
+            _refusals,
+            _steps,
+            self._values,
+            lambda: wrong_blocks(
+                _module("reference.quantize"), _module("contracts.recipe"), _module("contracts.coded")
+            ),
+            self._quantizers,
+            _to_float32,
+            _long_tensors,
+            self._casts,
+            self._stochastic,
+            lambda: wrong_recipes(
+                self.of_recipes, _module("reference.quantize"), _module("reference.recipes"), _module("contracts.coded")
+            ),
+        ]
 
     def _values(self) -> Iterator[str]:
         formats, codec = _module("contracts.formats"), _module("reference.codec")
@@ -186,6 +212,17 @@ class Killer:
                 got["scale"].data[:, 0], scale, "float32"
             ):
                 yield f"recipe {recipe} {source} to {destination}"
+
+    def _stochastic(self) -> Iterator[str]:
+        """Random bits that come with x: every boundary with every few of them, signed float formats."""
+        coded, codec, fast = _module("contracts.coded"), _module("reference.codec"), _module("reference.fast_codec")
+        policy_type = _module("contracts.policy").CastPolicy
+        for destination, choices, patterns, width, bits, want in self.stochastic:
+            policy = policy_type(**{**choices, "rounding": "stochastic"})
+            random = codec.RandomBits(np.array(bits, np.uint32), width)
+            got = fast.cast(coded.Coded("bfloat16", patterns.astype("<u2")), destination, policy, random).data
+            if codes_part(got, want, destination):
+                yield f"stochastic rounding to {destination} by {bits} of {width} bits"
 
 
 # --- what the two recipes do not reach, from the words in which each thing is defined --------------------------------
@@ -260,22 +297,15 @@ def _long_tensors() -> Iterator[str]:
 RANDOM: tuple[tuple[int, tuple[int, ...]], ...] = ((0, (0,)), (1, (0, 1)), (8, (0, 1, 127, 128, 129, 255)))
 
 
-def _stochastic() -> Iterator[str]:
-    """Random bits that come with x: every boundary with every few of them, signed float formats."""
-    coded, codec, fast = _module("contracts.coded"), _module("reference.codec"), _module("reference.fast_codec")
-    policy_type = _module("contracts.policy").CastPolicy
+def _stochastically() -> Iterator[tuple[str, Policy, Integers, int, int, Integers]]:
+    """By destination and policy: every boundary as bfloat16, width and value of the random bits, and the codes."""
     for destination, choices in {"float8_e4m3fn": SPECIAL, "float8_e5m2fnuz": PLAIN, "float4_e2m1fn": FINITE}.items():
         patterns = ties_and_neighbours("bfloat16", destination)[::3]
-        policy = policy_type(**{**choices, "rounding": "stochastic"})
+        numbers = [second.decode(int(p), "bfloat16") for p in patterns]
         for width, few in RANDOM:
             for bits in few:
-                x = coded.Coded("bfloat16", patterns.astype("<u2"))
-                random = codec.RandomBits(np.array(bits, np.uint32), width)
-                got = fast.cast(x, destination, policy, random).data
-                numbers = (second.decode(int(p), "bfloat16") for p in patterns)
-                want = np.array([second.stochastic(n, destination, choices, bits, width) for n in numbers], np.uint32)
-                if codes_part(got, want, destination):
-                    yield f"stochastic rounding to {destination} by {bits} of {width} bits"
+                want = [second.stochastic(n, destination, choices, bits, width) for n in numbers]
+                yield destination, choices, patterns, width, bits, np.array(want, np.uint32)
 
 
 FINITE = PLAIN | {"nan": "max"}
@@ -421,9 +451,15 @@ def _one_nan(codes: npt.NDArray[Any], format_name: str) -> npt.NDArray[np.int64]
     """Codes, with -1 for every NaN."""
     layout = second.LAYOUTS[format_name]
     if layout.codes <= 256:
-        nan = np.array([second.decode(c, format_name).kind == "nan" for c in range(layout.codes)])
         # A number that is no code of the format stays what it is: it is no NaN.
         inside = np.minimum(codes, layout.codes - 1)
-        return np.where(nan[inside] & (codes < layout.codes), -1, codes.astype(np.int64))
+        return np.where(_is_nan(format_name)[inside] & (codes < layout.codes), -1, codes.astype(np.int64))
     assert layout.infinity is not None
     return np.where((codes & np.uint32(layout.sign_bit - 1)) > layout.infinity, -1, codes.astype(np.int64))
+
+
+@cache
+def _is_nan(format_name: str) -> npt.NDArray[np.bool_]:
+    """Of each code of a narrow format, whether it is a NaN."""
+    codes = range(second.LAYOUTS[format_name].codes)
+    return np.array([second.decode(c, format_name).kind == "nan" for c in codes])

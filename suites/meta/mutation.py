@@ -55,6 +55,8 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
     ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
+#: where a node stands: the node around it, the field, and its place in the field where that is a list
+Step = tuple[ast.AST, str, int | None]
 #: keyword arguments and fields that are words for people
 PROSE = {"authority", "applies", "source", "evidence", "name", "safetensors", "aliases", "markers"}
 
@@ -72,22 +74,44 @@ class Mutant:
     def __str__(self) -> str:
         return f"{self.module}:{self.line}: {self.what}"
 
+    @property
+    def function(self) -> str:
+        """The function or method that is changed, by name; "" where none is."""
+        names = [n.name for n, _, _ in self._way() if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        return ".".join(names)
+
     def tree(self) -> ast.Module:
-        """The changed module; the other mutants' are not touched by it."""
-        tree = copy.deepcopy(_parsed(self.module))
-        target = _places(tree)[self.place]
-        replacement = list(_changes(target))[self.variant][1]
-        _Replacer(target, replacement).visit(tree)
-        return ast.fix_missing_locations(tree)
+        """The changed module. Only what lies around the change is new: nobody may write into the rest."""
+        node = _places(self.module)[self.place]
+        replacement = copy.copy(list(_changes(node))[self.variant][1])
+        changed: ast.AST = ast.fix_missing_locations(ast.copy_location(replacement, node))
+        for parent, field, position in reversed(self._way()):
+            parent = copy.copy(parent)
+            if position is None:
+                setattr(parent, field, changed)
+            else:
+                siblings = getattr(parent, field)
+                setattr(parent, field, [*siblings[:position], changed, *siblings[position + 1 :]])
+            changed = parent
+        assert isinstance(changed, ast.Module)
+        return changed
+
+    def _way(self) -> list[Step]:
+        """The nodes around the place, from the module inwards."""
+        around, way = _around(self.module), []
+        node = _places(self.module)[self.place]
+        while (step := around.get(id(node))) is not None:
+            way.append(step)
+            node = step[0]
+        return way[::-1]
 
 
 def mutants(module: str) -> Iterator[Mutant]:
     """Every mutant of a module."""
-    tree = _parsed(module)
-    around = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    for place, node in enumerate(_places(tree)):
+    around = _around(module)
+    for place, node in enumerate(_places(module)):
         # Of a constant alone, nobody could say which one is meant.
-        where = f" in {ast.unparse(around[id(node)])}" if isinstance(node, ast.Constant) else ""
+        where = f" in {ast.unparse(around[id(node)][0])}" if isinstance(node, ast.Constant) else ""
         for variant, (what, _) in enumerate(_changes(node)):
             yield Mutant(module, getattr(node, "lineno", 0), what + where, place, variant)
 
@@ -97,10 +121,24 @@ def _parsed(module: str) -> ast.Module:
     return ast.parse(_path(module).read_text())
 
 
-def _places(tree: ast.Module) -> list[ast.AST]:
-    """The nodes that may be changed, in an order that a copy of the tree has too."""
-    untouched = _untouched(tree)
-    return [node for node in ast.walk(tree) if id(node) not in untouched]
+@cache
+def _places(module: str) -> list[ast.AST]:
+    """The nodes that may be changed."""
+    untouched = _untouched(_parsed(module))
+    return [node for node in ast.walk(_parsed(module)) if id(node) not in untouched]
+
+
+@cache
+def _around(module: str) -> dict[int, Step]:
+    """Where each node of a module stands, by the node's ``id``."""
+    found: dict[int, Step] = {}
+    for node in ast.walk(_parsed(module)):
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, ast.AST):
+                found[id(value)] = (node, field, None)
+            elif isinstance(value, list):
+                found |= {id(v): (node, field, i) for i, v in enumerate(value) if isinstance(v, ast.AST)}
+    return found
 
 
 def _path(module: str) -> Path:
@@ -181,16 +219,6 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield f"if {ast.unparse(test)} is never so", ast.If(ast.Constant(False), body, orelse)
 
 
-class _Replacer(ast.NodeTransformer):
-    def __init__(self, target: ast.AST, replacement: ast.AST) -> None:
-        self.target, self.replacement = target, replacement
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if node is self.target:
-            return ast.copy_location(copy.deepcopy(self.replacement), node)
-        return self.generic_visit(node)
-
-
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
@@ -209,33 +237,66 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 @contextlib.contextmanager
 def in_its_place(mutant: Mutant) -> Iterator[None]:
-    """While this holds, importing the module gives the mutated one. What was imported before comes back after."""
-    ours = ("narrowgauge.contracts", "narrowgauge.reference", "narrowgauge.devices.emulator")
-    saved = {name: module for name, module in sys.modules.items() if name.startswith(ours)}
-    finder = Finder(f"narrowgauge.{mutant.module}", mutant.tree())
-    for name in saved:
-        del sys.modules[name]
+    """While this holds, importing the module gives the mutated one. What was imported before comes back after.
+
+    Only what imports the mutated module, itself or by others, is imported anew: the rest has nothing of it.
+    """
+    name = f"narrowgauge.{mutant.module}"
+    finder = Finder(name, mutant.tree())
+    saved = _taken_out(name)
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
-        for name in [n for n in sys.modules if n.startswith(ours)]:
-            del sys.modules[name]
-        sys.modules.update(saved)
+        _taken_out(name)
+        for other, module in saved.items():
+            sys.modules[other] = module
+            package, _, last = other.rpartition(".")
+            setattr(sys.modules[package], last, module)
+
+
+def _taken_out(name: str) -> dict[str, types.ModuleType]:
+    """The module and all that were made with it, which are no longer imported after this."""
+    saved = {other: sys.modules.pop(other) for other in _made_with(name) if other in sys.modules}
+    for other in saved:
+        package, _, last = other.rpartition(".")
+        # ``from package import module`` asks the package first.
+        vars(sys.modules.get(package) or saved[package]).pop(last, None)
+    return saved
+
+
+@cache
+def _made_with(name: str) -> frozenset[str]:
+    """The modules of the reference and below it that import a module, directly or by others; itself among them."""
+    found = {name}
+    while more := {other for other, names in _imports().items() if names & found} - found:
+        found |= more
+    return frozenset(found)
+
+
+@cache
+def _imports() -> dict[str, frozenset[str]]:
+    """What each module that a mutant may be in, or reach, imports anywhere in it; a package imports what is in it."""
+    found = {}
+    for room in ("contracts", "reference", "devices/emulator"):
+        for path in (ROOT / room).rglob("*.py"):
+            name = ".".join(("narrowgauge", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+            found[name] = frozenset(_imported(ast.parse(path.read_text())))
+    return found
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def survives(mutant: Mutant, killer: Killer) -> bool:
     """Whether the second derivation sees nothing wrong. A mutant that cannot even run is seen."""
     with in_its_place(mutant), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            return next(killer.disagreements(), None) is None
-        except Exception:
-            return False
-
-
-def survivors(modules: Sequence[str], killer: Killer) -> tuple[int, list[Mutant]]:
-    """How many mutants there are, and those that nobody noticed."""
-    made = [m for module in modules for m in mutants(module)]
-    return len(made), [m for m in made if survives(m, killer)]
+        return killer.first_disagreement(f"{mutant.module}.{mutant.function}") is None

@@ -1,0 +1,294 @@
+"""What the bytes of a quantized weight stand for, in pieces: float64, exact but for one rounding of a division."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.checkpoints.blocks import BLOCKS
+from narrowgauge.checkpoints.matrices import Matrices, matrices
+from narrowgauge.checkpoints.model import Stored
+from narrowgauge.checkpoints.passports import Passport
+from narrowgauge.checkpoints.reading import whole
+from narrowgauge.checkpoints.source import Source
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import FORMATS
+from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.reference.layouts import layout_named, unpack, zero_points_named
+
+#: elements of a piece: some float64 arrays of that size are alive at once
+PIECE = 1 << 20
+
+Values = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Neighbouring rows of one matrix of a weight."""
+
+    which: int  #: number of the matrix [N, K], of all before it
+    first: int  #: row of the matrix
+    values: Values  #: [rows, K]
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """The same before anything is multiplied: codes, and what belongs to each of their columns."""
+
+    which: int
+    first: int
+    codes: Array  #: [rows, K] as unsigned integers
+    decoded: Values  #: their values in the element's format
+    scale: Values  #: [rows, K], or what broadcasts to it
+    zeros: Values  #: the same; 0 without zero points
+    second: float
+    divides: bool
+    order: npt.NDArray[np.int64] | None  #: the group of each column, where a tensor says it
+
+
+def readable(passport: Passport) -> str:
+    """Why the values of a weight cannot be read; "" where they can."""
+    if passport.scheme.unread:
+        return passport.scheme.unread
+    if passport.scheme.block_size:
+        size = passport.count // passport.scheme.block_size * passport.scheme.block_bytes
+        whole_blocks = passport.shape[-1] % passport.scheme.block_size == 0 and size == passport.weight.size
+        return "" if whole_blocks else f"its rows are no whole blocks of {passport.scheme.block_size}"
+    missing = [part.role for part in passport.scheme.parts if part.needed and part.role not in passport.tensors]
+    if missing:
+        return f"no {missing[0]}"
+    if passport.cutting is None:
+        return "its scale does not divide it"
+    for part in passport.scheme.parts:
+        tensor = passport.tensors.get(part.role)
+        if tensor is not None and tensor.dtype not in part.dtypes and part.role not in ("input", "second_input"):
+            return f"its {part.role} is {tensor.dtype}"
+    lead = prod(passport.shape[:-2])
+    second = passport.tensors.get("second")
+    if second is not None and prod(second.shape) not in (1, lead):
+        return f"a second scale of shape {list(second.shape)}"
+    return ""
+
+
+def rows(passport: Passport, size: int = PIECE) -> Iterator[Rows]:
+    """The weight [.., N, K] row by row, ``size`` elements at a time.
+
+    Raises ``BadInput`` for one of which ``readable`` gives a reason, and where the file does not give its bytes.
+    """
+    if passport.scheme.block_size and not readable(passport):
+        yield from _of_blocks(passport, size)
+        return
+    for raw in raws(passport, size):
+        yield Rows(raw.which, raw.first, combined(raw))
+
+
+def combined(raw: Raw) -> Values:
+    """(value - zero) scale second, or divided by the second."""
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        found = (raw.decoded - raw.zeros) * raw.scale
+        return np.asarray(found / raw.second if raw.divides else found * raw.second)
+
+
+def _steps(n: int, columns: int, size: int, each: int) -> Iterator[tuple[int, int]]:
+    """First row and number of rows of each piece: a multiple of ``each``, but for the last."""
+    band = max(1, size // max(1, columns) // each) * each
+    for first in range(0, n, band):
+        yield first, min(band, n - first)
+
+
+def _of_blocks(passport: Passport, size: int) -> Iterator[Rows]:
+    scheme, tensor = passport.scheme, passport.weight
+    *lead, n, columns = passport.shape
+    with Source(tensor.path) as source:
+        found = Matrices(tensor, source, prod(lead), n)
+        for which in range(prod(lead)):
+            for first, count in _steps(n, columns, size, 1):
+                bytes_ = found.band(which, first, count).reshape(-1, scheme.block_bytes)
+                with np.errstate(invalid="ignore", over="ignore"):
+                    yield Rows(which, first, BLOCKS[scheme.name](bytes_).reshape(count, columns))
+
+
+def raws(passport: Passport, size: int = PIECE) -> Iterator[Raw]:
+    """Codes and scales of a weight whose codes stand in a tensor of their own. Raises as ``rows`` does."""
+    if reason := readable(passport):
+        raise BadInput(f"{passport.weight.path}: the values of {passport.weight.name!r} are not read: {reason}")
+    *lead, n, columns = passport.shape
+    with ExitStack() as stack:
+        beside = _Beside(passport, stack)
+        codes = _Codes(passport, stack)
+        for which in range(prod(lead)):
+            for first, count in _steps(n, columns, size, codes.each):
+                found = codes.rows(which, first, count)
+                element = FORMATS[passport.element]
+                decoded = decode_values(Coded(element.name, found.astype(element.storage, copy=False)))
+                scale = beside.spread("scale", which, first, count)
+                yield Raw(
+                    which, first, found, decoded, scale / passport.scheme.divisor,
+                    beside.zeros(which, first, count), beside.second(which), beside.divides, beside.order,
+                )  # fmt: skip
+
+
+@dataclass
+class _Codes:
+    """The tensor of codes."""
+
+    passport: Passport
+    stack: ExitStack
+
+    def __post_init__(self) -> None:
+        scheme, tensor = self.passport.scheme, self.passport.weight
+        lead = len(self.passport.shape) - 2
+        self.layout = layout_named(scheme.packing) if scheme.packing else None
+        self.count = self.layout.word_bytes * 8 // self.layout.bits if self.layout else 1
+        source = self.stack.enter_context(Source(tensor.path))
+        self.found = matrices(tensor, source, lead, tensor.shape[lead])
+        #: rows of a piece that start on a whole word
+        along = scheme.packed == "rows" if not scheme.transposed else scheme.packed == "columns"
+        self.each = self.count if along else 1
+
+    def rows(self, which: int, first: int, count: int) -> Array:
+        """Codes [count, K] of rows of the weight."""
+        scheme, columns = self.passport.scheme, self.passport.shape[-1]
+        if scheme.transposed:
+            width = self.found.width // self.passport.shape[-2] if scheme.packed == "rows" else 0
+            start, size = (
+                (first * width, count * width) if width else (first // self.each * 4, -(-count // self.each) * 4)
+            )
+            memory = self.found.strip(which, start, size)
+            return self._unpacked(memory, columns, count).T
+        if scheme.packed == "rows":
+            memory = self.found.band(which, first // self.each, -(-count // self.each))
+            return self._unpacked(np.ascontiguousarray(memory.T), columns, count).T
+        return self._unpacked(self.found.band(which, first, count), count, columns)
+
+    def _unpacked(self, memory: npt.NDArray[np.uint8], rows: int, columns: int) -> Array:
+        if self.layout is None:
+            return memory.view(FORMATS[self.passport.element].storage)
+        if self.passport.scheme.packed == "rows" and not self.passport.scheme.transposed:
+            columns = memory.shape[1] * self.count
+        storage = memory.reshape(-1).view(self.layout.storage_dtype)
+        return unpack(storage, self.layout, rows, columns).codes
+
+
+@dataclass
+class _Beside:
+    """The tensors beside the codes."""
+
+    passport: Passport
+    stack: ExitStack
+    kept: dict[tuple[str, int], Values] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        part = self.passport.scheme.part("second")
+        self.divides = part.divides if part else False
+        second = self.passport.tensors.get("second")
+        self._second = numbers(second) if second is not None else np.ones(1)
+        order = self.passport.tensors.get("order")
+        self.order = self._order(order) if order is not None else None
+
+    def _order(self, tensor: Stored) -> npt.NDArray[np.int64]:
+        cutting = self.passport.cutting
+        columns = self.passport.shape[-1]
+        assert cutting is not None
+        groups = cutting.grid(*self.passport.shape[-2:])[1]
+        found = whole(tensor).view("<i4").astype(np.int64)
+        if len(found) != columns or (len(found) and not 0 <= found.min() <= found.max() < groups):
+            raise BadInput(
+                f"{tensor.path}: tensor {tensor.name!r} does not number {groups} groups of {columns} columns"
+            )
+        return found
+
+    def second(self, which: int) -> float:
+        return float(self._second[which if len(self._second) > 1 else 0])
+
+    def zeros(self, which: int, first: int, count: int) -> Values:
+        convention = self.passport.scheme.zeros
+        if "zeros" not in self.passport.tensors:
+            constant = zero_points_named(convention).constant if convention else 0
+            return np.full((1, 1), float(constant or 0))
+        return self.spread("zeros", which, first, count)
+
+    def spread(self, role: str, which: int, first: int, count: int) -> Values:
+        """What belongs to rows of a weight, [count, K] or what broadcasts to it."""
+        cutting, columns = self.passport.cutting, self.passport.shape[-1]
+        assert cutting is not None
+        if (role, which) not in self.kept:
+            self.kept = {key: value for key, value in self.kept.items() if key[1] == which}
+            self.kept[role, which] = self._grid(role, which)
+        grid = self.kept[role, which]
+        if cutting.rows and grid.shape[0] > 1:
+            grid = grid[np.arange(first, first + count) // cutting.rows]
+        if not cutting.columns or grid.shape[1] == 1:
+            return grid
+        return grid[:, self.order] if self.order is not None else grid.repeat(cutting.columns, axis=1)[:, :columns]
+
+    def _grid(self, role: str, which: int) -> Values:
+        """Scales, or zero points, of one matrix: [blocks down, blocks across]."""
+        tensor, scheme, cutting = self.passport.tensors[role], self.passport.scheme, self.passport.cutting
+        assert cutting is not None
+        *lead, n, columns = self.passport.shape
+        down, across = cutting.grid(n, columns)
+        if role == "zeros" and scheme.zeros:
+            return _zeros(tensor, scheme.zeros, scheme.transposed, down, across)
+        part = scheme.part(role)
+        coded = part_numbers(tensor, part.format if part else "", prod(lead), which, down * across)
+        return coded.reshape(across, down).T if scheme.transposed else coded.reshape(down, across)
+
+
+def zero_points(passport: Passport) -> Values:
+    """The zero points of a weight whose scheme stores them packed, [rows, groups]. Raises ``BadInput`` as ``rows``."""
+    *lead, n, columns = passport.shape
+    tensor, scheme, cutting = passport.tensors["zeros"], passport.scheme, passport.cutting
+    if lead or cutting is None or not scheme.zeros or tensor.dtype != "I32":
+        raise BadInput(f"{tensor.path}: tensor {tensor.name!r}: packed zero points of one matrix were expected")
+    return _zeros(tensor, scheme.zeros, scheme.transposed, *cutting.grid(n, columns))
+
+
+def _zeros(tensor: Stored, convention: str, transposed: bool, down: int, across: int) -> Values:
+    """Packed zero points as numbers: what is stored less what the convention adds."""
+    bits = zero_points_named(convention).bits
+    if transposed:
+        layout = layout_named(f"awq_{bits}bit" if convention.startswith("awq") else f"gptq_zeros_{bits}bit")
+        codes = unpack(whole(tensor).view("<i4"), layout, across, down).codes.T
+    else:
+        layout = layout_named(f"compressed_tensors_zeros_{bits}bit")
+        codes = unpack(whole(tensor).view("<i4"), layout, down, across).codes
+    # codes of compressed-tensors are stored by half the range higher, as its zero points are: they are subtracted alike
+    offset = zero_points_named(convention).offset if convention.startswith("gptq") else 0
+    return codes.astype(np.float64) - offset
+
+
+def has_numbers(tensor: Stored) -> bool:
+    """Whether ``numbers`` reads such a tensor without being told its format."""
+    return tensor.format in FORMATS and FORMATS[tensor.format].bits % 8 == 0
+
+
+def numbers(tensor: Stored, form: str = "") -> Values:
+    """The numbers of a small tensor, flat; in a format that its file's word does not say."""
+    return part_numbers(tensor, form, 1, 0, prod(tensor.shape))
+
+
+def part_numbers(tensor: Stored, form: str, lead: int, which: int, count: int) -> Values:
+    """``count`` numbers of a tensor: those of matrix ``which`` of ``lead``, or all where it has not one for each."""
+    known = form if tensor.dtype in ("U8", "I8") and form else tensor.format
+    if known not in FORMATS or FORMATS[known].bits % 8:
+        raise BadInput(f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype}; expected numbers")
+    fmt = FORMATS[known]
+    each = prod(tensor.shape) == count * lead
+    with Source(tensor.path) as source:
+        start = tensor.start + (which * count * fmt.storage.itemsize if each else 0)
+        size = count * fmt.storage.itemsize
+        if size > tensor.size:
+            raise BadInput(
+                f"{tensor.path}: tensor {tensor.name!r} has {list(tensor.shape)}; expected {count:,} numbers"
+            )
+        data = source.read(start, size, f"tensor {tensor.name!r}")
+    return decode_values(Coded(fmt.name, np.frombuffer(data, fmt.storage)))

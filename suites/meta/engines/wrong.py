@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wrong conversions beside the second derivation: run as a program, a line of JSON for each."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from narrowgauge.suites.meta import wrong_blocks, wrong_fours  # fill the list of wrong ones
+from narrowgauge.suites.meta.conversion_sets import SETS, Patterns, differences
+from narrowgauge.suites.meta.second_conversions import CONVERSIONS
+from narrowgauge.suites.meta.wrong_conversions import WRONG
+
+MODULES = (wrong_blocks, wrong_fours)
+
+
+def tensors(given: Patterns) -> dict[str, Any]:
+    """As the wrong conversions take them: float32 and bfloat16 by value, all else as stored."""
+    found: dict[str, Any] = {}
+    for name, array in given.items():
+        array = np.ascontiguousarray(array)
+        if array.dtype == np.uint32:
+            found["x" if name == "codes" else name] = torch.from_numpy(array.view(np.float32).copy())
+        elif array.dtype == np.uint16 and name != "scales":
+            found["x" if name == "codes" else name] = torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+        else:
+            found[name] = torch.from_numpy((array.view(np.int16) if array.dtype == np.uint16 else array).copy())
+    return found
+
+
+def patterns(made: Any) -> Patterns:
+    """As the second derivation gives them."""
+    found = {}
+    for name, value in made.items():
+        value = value.detach().contiguous()
+        if value.dtype in (torch.float32, torch.bfloat16):
+            width = value.element_size()
+            value = value.view(torch.int32 if width == 4 else torch.int16).numpy().view(f"u{width}")
+        else:
+            value = value.numpy().view(np.uint16) if value.dtype == torch.int16 else value.numpy()
+        found[name] = value
+    return found
+
+
+@cache
+def some(conversion: str) -> list[tuple[Patterns, Patterns]]:
+    """At most some 10 sets of a conversion, and the right answers."""
+    sets = list(SETS[conversion]())
+    return [(given, CONVERSIONS[conversion](given)) for given in sets[:: len(sets) // 10 | 1]]
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    for name, one in WRONG.items():
+        sets, seen, first = some(one.of), 0, ""
+        for given, right in sets:
+            what = list(differences(one.of, patterns(one.run(tensors(given))), right))
+            seen += bool(what)
+            first = first or "; ".join(what)
+        told = {"name": name, "of": one.of, "imitates": one.imitates, "reports": one.reports}
+        print(json.dumps({**told, "sets": len(sets), "seen": seen, "first": first}))
+
+
+if __name__ == "__main__":
+    main()
