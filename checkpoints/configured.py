@@ -258,7 +258,8 @@ def _of_args(weights: Said, inputs: Any) -> Asked:
 def _inputs(said: Any) -> str:
     if not isinstance(said, dict):
         return "none"
-    return {False: "static", True: "dynamic"}.get(said.get("dynamic", False), "local")
+    dynamic = said.get("dynamic", False)
+    return "local" if dynamic == "local" else "dynamic" if dynamic else "static"
 
 
 #: quant_algo of ModelOpt, in capitals
@@ -340,7 +341,7 @@ def _grouped(said: Said) -> _Found:
     skipped = [name[2:] for name in _object(said.get("dynamic")) if name.startswith("-:")]
     asked = Asked(f"int{bits}", "group" if _whole(group) else "row", (1, _whole(group)), "float", "none",
                   said.get("sym", not said["zero_point"] if "zero_point" in said else None))  # fmt: skip
-    keys = {key: str(said[key] or "") for key in ("bits", "w_bit", "checkpoint_format") if key in said}
+    keys = {key: str(said[key] or "") for key in ("bits", "w_bit", "checkpoint_format", "desc_act") if key in said}
     ignore = (*_ignored(said), *(f"re:{name}" for name in skipped))
     return _Found(((("Linear",), asked),), ignore, parts=True, keys=keys)
 

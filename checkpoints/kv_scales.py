@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from narrowgauge.checkpoints.configured import configuration, configurations
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.model import Checkpoint, Stored
-from narrowgauge.checkpoints.values import numbers
+from narrowgauge.checkpoints.values import has_numbers, numbers
 from narrowgauge.reference.kv import provenance, spellings
 
 _ATTENTION = re.compile(r"(.*)\.(?:k_proj|qkv_proj|kv_a_proj_with_mqa|query_key_value)\.[a-z_]*weight[a-z_]*$")
@@ -21,7 +21,7 @@ def kv_tensors(checkpoint: Checkpoint) -> dict[str, dict[str, Stored]]:
     """Layer -> k, v, kv, q or prob -> the tensor that scales it."""
     found: dict[str, dict[str, Stored]] = {}
     for name, tensor in checkpoint.tensors.items():
-        if tensor.role == "model" and (read := spellings.read(name)) is not None and tensor.format:
+        if tensor.role == "model" and (read := spellings.read(name)) is not None and has_numbers(tensor):
             found.setdefault(_layer(read[0]), {})[read[1].scale] = tensor
     return found
 

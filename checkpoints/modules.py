@@ -70,7 +70,7 @@ def _words(asked: Asked) -> str:
 def _left_out(checkpoint: Checkpoint, said: Configuration, passports: Sequence[Passport]) -> Iterator[Finding]:
     hugging_face = {"architectures", "model_type"} & set(checkpoint.config)
     if not hugging_face or (said.method and not said.groups):
-        return  # files alone, or a configuration that says nothing of codes; or a method of which only the name is known
+        return  # files alone; or a method of which only the name is known
     found = []
     for passport in passports:
         if passport.asked is None:

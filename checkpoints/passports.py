@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from math import prod
+from math import ceil, prod
 from typing import Any, Literal
 
 from narrowgauge.checkpoints.configured import Asked, Configuration, configuration
@@ -192,7 +192,7 @@ def _best(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit |
 def _may_be(tensor: Stored, scheme: Scheme, said: Configuration) -> bool:
     if scheme.only_when and any(said.keys.get(key) not in values for key, values in scheme.when):
         return False
-    return len(tensor.shape) >= 2 + scheme.merged
+    return len(tensor.shape) >= 2 + scheme.merged and all(tensor.shape)
 
 
 def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit:
@@ -210,14 +210,27 @@ def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, sa
     problems += _asked_otherwise(scheme, tensors, asked, module)
     names = {found.name for found in tensors.values()}
     problems += [
-        (1, "", "", "") for suffix in part_suffixes()
+        (5, "", "", "") for suffix in part_suffixes()
         if module + suffix in checkpoint.tensors and module + suffix not in names
     ]  # fmt: skip
+    if said.keys.get("desc_act") == "True" and scheme.part("order") is not None and "order" not in tensors:
+        problems.append((0, "order missing", f"desc_act is true; there is no {module}.g_idx", tensor.name))
     shape = logical_shape(tensor, scheme)
     cut, against = _cut(shape, scheme, tensors, asked)
     if against:
         problems.append((4, "blocks do not fit", against, tensors["scale"].name))
+    elif cut is not None and (zeros := tensors.get("zeros")) is not None and scheme.zeros:
+        expected = _zeros_shape(cut.grid(*shape[-2:]), scheme)
+        if zeros.shape[-2:] != expected:
+            over = f"zero points of shape {list(zeros.shape)} over a weight of {list(shape)}; expected {list(expected)}"
+            problems.append((4, "blocks do not fit", over, zeros.name))
     return _Fit(module, scheme, {"weight": tensor, **tensors}, shape, cut, asked, tuple(problems))
+
+
+def _zeros_shape(grid: tuple[int, int], scheme: Scheme) -> tuple[int, int]:
+    """Of packed zero points: [groups, words of rows] where weights are stored as [K, N], else the other way round."""
+    words = ceil(grid[0] * layout_named(scheme.packing).bits / 32)
+    return (grid[1], words) if scheme.transposed else (words, grid[1])
 
 
 def _asked_otherwise(

@@ -7,28 +7,27 @@ from math import isfinite, prod
 
 import numpy as np
 
-from narrowgauge.checkpoints.codes import top
+from narrowgauge.checkpoints.codes import PLAUSIBLE, top
 from narrowgauge.checkpoints.counting import PLACES, Counted, as_places, count_into, counted, where
 from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.orders import order_findings
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.values import numbers, raws, readable, zero_points
+from narrowgauge.checkpoints.values import has_numbers, numbers, raws, readable, zero_points
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.codec import values
 
-#: magnitudes of weights beyond which a scale is implausible: from rounding dust of float16 to ten times the largest
-#: weight of any model that was looked at (facts: 497,160 is a running variance, weights stay below 100)
-PLAUSIBLE = (2.0**-24, 1000.0)
+#: formats of scales that are numbers, where the scheme expects another
+NUMBERS = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 
 
 def scale_findings(passport: Passport) -> Iterator[Finding]:
     """What the scales of one weight say by themselves. Raises ``BadInput`` where the file does not give them."""
     for role in ("scale", "second", "input", "second_input"):
         tensor, part = passport.tensors.get(role), passport.scheme.part(role)
-        if tensor is None or part is None or not (tensor.format or part.format):
+        if tensor is None or part is None:
             continue
-        if tensor.dtype not in part.dtypes and not tensor.format.startswith(("float", "bfloat")):
+        if tensor.dtype not in part.dtypes and tensor.format not in NUMBERS:
             continue
         found = counted(tensor, part.format)
         exponents = part.format == "float8_e8m0fnu" and not tensor.format.startswith(("float16", "bfloat16", "float32"))
@@ -133,7 +132,7 @@ def _of_size(passport: Passport, tensor: Stored, found: Counted) -> Iterator[Fin
 
 def _second(passport: Passport) -> tuple[float, bool]:
     tensor, part = passport.tensors.get("second"), passport.scheme.part("second")
-    if tensor is None or part is None or not tensor.format:
+    if tensor is None or part is None or not has_numbers(tensor):
         return 1.0, False
     every = numbers(tensor)
     good = every[np.isfinite(every) & (every > 0)]

@@ -59,7 +59,9 @@ def readable(passport: Passport) -> str:
     if passport.scheme.unread:
         return passport.scheme.unread
     if passport.scheme.block_size:
-        return ""
+        size = passport.count // passport.scheme.block_size * passport.scheme.block_bytes
+        whole_blocks = passport.shape[-1] % passport.scheme.block_size == 0 and size == passport.weight.size
+        return "" if whole_blocks else f"its rows are no whole blocks of {passport.scheme.block_size}"
     missing = [part.role for part in passport.scheme.parts if part.needed and part.role not in passport.tensors]
     if missing:
         return f"no {missing[0]}"
@@ -81,7 +83,7 @@ def rows(passport: Passport, size: int = PIECE) -> Iterator[Rows]:
 
     Raises ``BadInput`` for one of which ``readable`` gives a reason, and where the file does not give its bytes.
     """
-    if passport.scheme.block_size and not passport.scheme.unread:
+    if passport.scheme.block_size and not readable(passport):
         yield from _of_blocks(passport, size)
         return
     for raw in raws(passport, size):
@@ -105,10 +107,6 @@ def _steps(n: int, columns: int, size: int, each: int) -> Iterator[tuple[int, in
 def _of_blocks(passport: Passport, size: int) -> Iterator[Rows]:
     scheme, tensor = passport.scheme, passport.weight
     *lead, n, columns = passport.shape
-    if columns % scheme.block_size:
-        raise BadInput(
-            f"{tensor.path}: tensor {tensor.name!r}: rows of {columns} are no whole blocks of {scheme.block_size}"
-        )
     with Source(tensor.path) as source:
         found = Matrices(tensor, source, prod(lead), n)
         for which in range(prod(lead)):
@@ -268,6 +266,11 @@ def _zeros(tensor: Stored, convention: str, transposed: bool, down: int, across:
     return codes.astype(np.float64) - offset
 
 
+def has_numbers(tensor: Stored) -> bool:
+    """Whether ``numbers`` reads such a tensor without being told its format."""
+    return tensor.format in FORMATS and FORMATS[tensor.format].bits % 8 == 0
+
+
 def numbers(tensor: Stored, form: str = "") -> Values:
     """The numbers of a small tensor, flat; in a format that its file's word does not say."""
     return part_numbers(tensor, form, 1, 0, prod(tensor.shape))
@@ -276,7 +279,7 @@ def numbers(tensor: Stored, form: str = "") -> Values:
 def part_numbers(tensor: Stored, form: str, lead: int, which: int, count: int) -> Values:
     """``count`` numbers of a tensor: those of matrix ``which`` of ``lead``, or all where it has not one for each."""
     known = form if tensor.dtype in ("U8", "I8") and form else tensor.format
-    if known not in FORMATS:
+    if known not in FORMATS or FORMATS[known].bits % 8:
         raise BadInput(f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype}; expected numbers")
     fmt = FORMATS[known]
     each = prod(tensor.shape) == count * lead

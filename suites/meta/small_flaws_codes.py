@@ -103,6 +103,17 @@ def _tiny(x: Elements) -> Elements:
     return np.where(np.arange(x.size).reshape(x.shape) % 1000 == 0, 1e-30, x)
 
 
+def _turned_signs(x: Elements) -> Elements:
+    """Two's complement instead of code + 8."""
+    return x ^ np.int32(-0x77777778)
+
+
+def _padded(x: Elements) -> Elements:
+    """A block more along K, of zeros."""
+    return np.concatenate([x, np.zeros_like(x[:, :, :1])], axis=2)
+
+
+GATE = UP.replace("up", "gate")
 FP8_CODES = "_proj.weight"
 TO_F16 = {"to": "float16"}
 
@@ -138,12 +149,23 @@ CODES: dict[str, Flaw] = {
     "scales swizzled twice": Flaw(
         "mo_NVFP4", codes(f"{OUT}.weight_scale", lambda x: swizzle(swizzle(x))), LOST, AGAINST, row="STATE03"
     ),
+    "int4 without its offset": Flaw("ct_W4A16", codes(".weight_packed", _turned_signs), LOST, AGAINST),
+    "gate and up exchanged": Flaw(
+        "ct_FP8", each(*(swapped(f"{UP}{end}", f"{GATE}{end}") for end in (".weight", ".weight_scale"))), LOST, AGAINST
+    ),
+    "experts exchanged": Flaw("gpt_oss", codes("down_proj_blocks", lambda x: x[::-1]), LOST, AGAINST),
+    "padded and not said": Flaw(
+        "gpt_oss",
+        each(codes("down_proj_blocks", _padded), codes("down_proj_scales", _padded)),
+        ("shape disagrees",),
+        row="LAYOUT09",
+    ),
     # zeros of GPTQ
     "GPTQ v2 called v1": Flaw(
         "gptq_v2", configured("quantization_config", "checkpoint_format", value="gptq"), LOST, AGAINST, row="LAYOUT04"
     ),
     "GPTQ v1 called v2": Flaw(
-        "gptq_v1", configured("quantization_config", "checkpoint_format", value="gptq_v2"), LOST, AGAINST
+        "gptq_v1", configured("quantization_config", "checkpoint_format", value="gptq_v2"), ("zeros out of step",)
     ),
     "GPTQ without its version": Flaw(
         "gptq_v1",
