@@ -61,13 +61,10 @@ class Asked:
             raise unknown("engine", self.engine, ENGINES)
         if self.target:
             target_named(self.target)
-        if self.kv_cache_dtype and not self.engine:
-            raise BadInput(
-                f"--kv-cache-dtype {self.kv_cache_dtype}: engines read it differently; "
-                f"add --engine {' or '.join(ENGINES)}"
-            )
-        if self.kv_cache_dtype:
+        if self.kv_cache_dtype and self.engine:
             flag_named(self.engine, self.kv_cache_dtype)
+        elif self.kv_cache_dtype and not any(self.kv_cache_dtype in flags for flags in FLAGS.values()):
+            raise unknown("--kv-cache-dtype", self.kv_cache_dtype, {name for flags in FLAGS.values() for name in flags})
         if not 0 < self.bandwidth < float("inf"):
             raise BadInput(
                 f"--bandwidth {self.bandwidth:g}; expected terabytes a second, more than 0: 3.35 for an H100"

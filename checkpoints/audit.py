@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 from narrowgauge.checkpoints import online
+from narrowgauge.checkpoints.against import compare_one
+from narrowgauge.checkpoints.against_config import config_findings
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import weigh
 from narrowgauge.checkpoints.census import census_of_run, countable
@@ -15,7 +16,7 @@ from narrowgauge.checkpoints.configured import configuration
 from narrowgauge.checkpoints.counted import Census
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.landing import DESTINATIONS
-from narrowgauge.checkpoints.model import Stored
+from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import Passport, passports
 from narrowgauge.checkpoints.report import AS_IT_IS, Found, Progress, Report
@@ -28,6 +29,10 @@ Event = Found | Progress | Report
 Stage = Callable[[Report], Iterator[Event]]
 #: bytes of a tensor that one process counts at a time: large tensors are shared out
 RUN = 1 << 26
+#: how much longer a byte takes that is quantized, or read as a weight, than one that is counted
+COSTS = 64
+#: bytes that are worth the start of other processes
+MUCH = 1 << 27
 
 
 def audit(asked: Asked) -> Iterator[Event]:
@@ -37,10 +42,13 @@ def audit(asked: Asked) -> Iterator[Event]:
     """
     yield Progress("headers", 0, 0)
     report = opened(asked)
-    yield from done(HEADERS, report)
-    if not asked.headers_only:
-        yield from done(NUMBERS, report)
-    yield report
+    try:
+        yield from done(HEADERS, report)
+        if not asked.headers_only:
+            yield from done(NUMBERS, report)
+        yield report
+    finally:
+        closed(report.checkpoint)
 
 
 def opened(asked: Asked) -> Report:
@@ -75,20 +83,40 @@ def _headers(report: Report) -> Iterator[Event]:
     report.configuration = configuration(checkpoint)
     report.passports, wrong = passports(checkpoint)
     report.weighed = weigh(checkpoint, report.passports)
-    for finding in (*checkpoint.findings, *wrong, *shard_findings(report.passports)):
+    plain = list(config_findings(checkpoint, report.passports))
+    for finding in (*checkpoint.findings, *wrong, *shard_findings(report.passports), *plain):
         yield _found(report, AS_IT_IS, finding)
+    asked = report.asked
+    for to in (d for d in asked.to if d.format == "float16"):
+        for finding in config_findings(checkpoint, report.passports, to_float16=True):
+            if finding not in plain:
+                yield _found(report, f"to {to.name}", finding)
+    if asked.kv_cache_dtype:
+        for finding in config_findings(checkpoint, report.passports, kv_cache_dtype=asked.kv_cache_dtype):
+            if finding not in plain:
+                yield _found(report, report.served, finding)
 
 
 def _scales(report: Report) -> Iterator[Event]:
     """What the scales of quantized weights say, by themselves and of their codes."""
-    chosen = {tensor.name for tensor in report.chosen}
-    taken = [p for p in report.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
+    taken = _taken(report)
     done, total = 0, sum(p.size for p in taken)
-    for passport, found in each(of_passport, taken, report.asked.workers):
+    for passport, found in each(of_passport, taken, workers(report, COSTS * total)):
         for finding in found:
             yield _found(report, AS_IT_IS, finding)
         done += passport.size
         yield Progress("scales and codes", done, total, passport.module)
+
+
+def _taken(report: Report) -> list[Passport]:
+    """The quantized weights of which a tensor was chosen."""
+    chosen = {tensor.name for tensor in report.chosen}
+    return [p for p in report.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
+
+
+def workers(report: Report, size: int) -> int:
+    """Processes for so many bytes of work."""
+    return report.asked.workers if size >= MUCH else 1
 
 
 def of_passport(passport: Passport) -> list[Finding]:
@@ -102,7 +130,7 @@ def _numbers(report: Report) -> Iterator[Event]:
     into = tuple(dict.fromkeys([*DESTINATIONS, *(d.format for d in report.asked.to if d.how == "cast")]))
     runs = [Run(t, skip, min(RUN, t.size - skip), into) for t in tensors for skip in range(0, max(1, t.size), RUN)]
     done, total, before = 0, sum(t.size for t in tensors), None
-    for run, part in each(count, runs, report.asked.workers):
+    for run, part in each(count, runs, workers(report, total)):
         census = part if before is None else before + part
         done += run.size
         yield Progress("numbers", done, total, run.tensor.name)
@@ -138,7 +166,7 @@ def _online(report: Report) -> Iterator[Event]:
     taken = [t for t in weights if not online.is_spared(t.name)]
     for to in recipes:
         done, total = 0, sum(t.size for t in taken)
-        for tensor, one in each(partial(online.of_weight, to=to), taken, report.asked.workers):
+        for tensor, one in each(online.of_weight, taken, workers(report, COSTS * total), to):
             done += tensor.size
             report.online.append(one)
             for finding in online.findings_of(one, to):
@@ -146,5 +174,30 @@ def _online(report: Report) -> Iterator[Event]:
             yield Progress(f"quantizing by {to.name}", done, total, tensor.name)
 
 
+def _against(report: Report) -> Iterator[Event]:
+    """What the quantized weights stand for, against what they were made from."""
+    asked = report.asked
+    if asked.against is None:
+        return
+    yield Progress("headers of the original", 0, 0)
+    original = open_checkpoint(asked.against, asked.torch_weights)
+    taken = _taken(report)
+    done, total = 0, sum(p.size for p in taken)
+    shared = (report.passports, replace(original, temporary=None))
+    for passport, one in each(compare_one, taken, workers(report, COSTS * total), *shared):
+        report.compared.append(one)
+        if one.finding:
+            yield _found(report, f"against {asked.against}", one.finding)
+        done += passport.size
+        yield Progress("against the original", done, total, passport.module)
+    closed(original)
+
+
+def closed(checkpoint: Checkpoint) -> None:
+    """Take away what was copied out of torch's files to be read."""
+    if checkpoint.temporary is not None:
+        checkpoint.temporary.cleanup()
+
+
 HEADERS: tuple[Stage, ...] = (_headers,)
-NUMBERS: tuple[Stage, ...] = (_scales, _numbers, _online)
+NUMBERS: tuple[Stage, ...] = (_scales, _numbers, _online, _against)

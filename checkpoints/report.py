@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from narrowgauge.checkpoints.against import Compared
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import Weighed
 from narrowgauge.checkpoints.configured import Configuration
@@ -96,15 +97,22 @@ class Report:
     paths: dict[str, str] = field(default_factory=dict)  #: of a passport's module: how the target computes with it
     censuses: dict[str, Census] = field(default_factory=dict)  #: by tensor
     online: list[OfWeight] = field(default_factory=list)
+    compared: list[Compared] = field(default_factory=list)
     spared: list[str] = field(default_factory=list)  #: matrices that engines leave as they are, under a recipe
+
+    @property
+    def served(self) -> str:
+        """Engine, flag and target, as one question; "" where none was named."""
+        asked = self.asked
+        flag = f"--kv-cache-dtype {asked.kv_cache_dtype}" if asked.kv_cache_dtype else ""
+        return " ".join(filter(None, (asked.engine, flag, f"on {asked.target}" if asked.target else "")))
 
     @property
     def questions(self) -> list[str]:
         """What there is a verdict on: the checkpoint as it is, then what was asked, in that order."""
         asked = self.asked
-        engine = " ".join(filter(None, (asked.engine, f"on {asked.target}" if asked.target else "")))
         return [
-            AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([engine] if engine else []),
+            AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([self.served] if self.served else []),
             *([f"against {asked.against}"] if asked.against else []), *([f"log {asked.log}"] if asked.log else []),
         ]  # fmt: skip
 
@@ -151,6 +159,7 @@ class Report:
             "passports": [{**p.to_json(), "compute_path": self.paths.get(p.module, "")} for p in self.passports],
             "tensors": [self._tensor(tensor) for tensor in self.chosen],
             "online": [one.to_json() for one in self.online], "left_as_they_are": self.spared,
+            "against": [one.to_json() for one in self.compared],
         }  # fmt: skip
 
     def _tensor(self, tensor: Stored) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from narrowgauge.checkpoints.engines.loaders import Loader, Way
 
-
 #: the steps, and what follows where no parameter is found
 WAYS = {
     "mapper and fusing at once": Way(("map and stack",), "ends", left_over=True),

@@ -170,7 +170,7 @@ SCALES: dict[str, Flaw] = {
     "KV scale of Quark missing in a layer": Flaw("quark_fp8_kv", without(f"{K}.output_scale"), ("KV scales in part",)),
     "KV scales missing": Flaw("mo_FP8", without(".k_scale", ".v_scale"), ("KV scales promised",)),
     "KV scales of Quark missing": Flaw("quark_fp8_kv_custom", without(".k_scale", ".v_scale"), ("KV scales promised",)),
-    "KV scheme dropped": Flaw("ct_FP8", nothing, ("KV scheme dropped",), {"kv_cache_dtype": "fp8"}),
+    "KV scheme dropped": Flaw("ct_FP8", nothing, ("KV scheme dropped",), {"kv_cache_dtype": "fp8", "engine": "vllm"}),
     "KV scheme null": Flaw(
         "ct_FP8_KV", configured("quantization_config", "kv_cache_scheme", value=None), ("KV scales not declared",)
     ),
