@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from narrowgauge.checkpoints.model import Stored
+from narrowgauge.checkpoints.targets import gpu_named
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, format_named
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.devices.targets import TARGETS, target_named
+from narrowgauge.devices.targets import TARGETS
 from narrowgauge.reference.kv.flags import FLAGS, flag_named, is_fnuz
 from narrowgauge.reference.recipes import RECIPES, recipe_named
 
@@ -60,7 +61,7 @@ class Asked:
         if self.engine and self.engine not in ENGINES:
             raise unknown("engine", self.engine, ENGINES)
         if self.target:
-            target_named(self.target)
+            gpu_named(self.target)
         if self.kv_cache_dtype and self.engine:
             flag_named(self.engine, self.kv_cache_dtype)
         elif self.kv_cache_dtype and not any(self.kv_cache_dtype in flags for flags in FLAGS.values()):

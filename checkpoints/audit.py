@@ -14,6 +14,7 @@ from narrowgauge.checkpoints.census import census_of_run, countable
 from narrowgauge.checkpoints.codes import code_findings
 from narrowgauge.checkpoints.configured import configuration
 from narrowgauge.checkpoints.counted import Census
+from narrowgauge.checkpoints.engines.findings import engine_findings
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.landing import DESTINATIONS
 from narrowgauge.checkpoints.model import Checkpoint, Stored
@@ -22,6 +23,7 @@ from narrowgauge.checkpoints.passports import Passport, passports
 from narrowgauge.checkpoints.report import AS_IT_IS, Found, Progress, Report
 from narrowgauge.checkpoints.scales import scale_findings
 from narrowgauge.checkpoints.shards import shard_findings
+from narrowgauge.checkpoints.targets import path_of
 from narrowgauge.checkpoints.work import each
 from narrowgauge.contracts.errors import BadInput
 
@@ -95,6 +97,18 @@ def _headers(report: Report) -> Iterator[Event]:
         for finding in config_findings(checkpoint, report.passports, kv_cache_dtype=asked.kv_cache_dtype):
             if finding not in plain:
                 yield _found(report, report.served, finding)
+
+
+def _served(report: Report) -> Iterator[Event]:
+    """What an engine makes of the names, and a target of the quantized weights."""
+    asked, method = report.asked, report.configuration.method
+    if not (asked.engine or asked.target):
+        return
+    if asked.target:
+        report.paths = {p.module: path_of(p, asked.engine, asked.target, method) for p in report.passports}
+    found = engine_findings(report.checkpoint, report.passports, asked.engine, asked.target, asked.kv_cache_dtype)
+    for finding in found:
+        yield _found(report, report.served, finding)
 
 
 def _scales(report: Report) -> Iterator[Event]:
@@ -199,5 +213,5 @@ def closed(checkpoint: Checkpoint) -> None:
         checkpoint.temporary.cleanup()
 
 
-HEADERS: tuple[Stage, ...] = (_headers,)
+HEADERS: tuple[Stage, ...] = (_headers, _served)
 NUMBERS: tuple[Stage, ...] = (_scales, _numbers, _online, _against)

@@ -133,7 +133,7 @@ class Report:
     @property
     def answers(self) -> list[Answer]:
         """One for each question, in the order in which they were asked."""
-        return [_answer(about, [f for f in self.found if f.about == about and f.decides]) for about in self.questions]
+        return [_answer(about, [f for f in self.found if f.about == about]) for about in self.questions]
 
     def to_json(self) -> dict[str, Any]:
         c, w = self.checkpoint, self.weighed
@@ -175,14 +175,21 @@ def _is_wide(tensor: Stored) -> bool:
     return fmt is not None and fmt.bits >= 16 and fmt.family == "ieee"
 
 
-def _answer(about: str, deciding: Sequence[Found]) -> Answer:
-    if not deciding:
-        return Answer(about, True, "nothing is wrong")
+def _answer(about: str, found: Sequence[Found]) -> Answer:
+    wrong = [f for f in found if f.decides]
+    doubts = [f for f in found if f.level == "doubt" and f.role == "model"]
+    said = _kinds(wrong) if wrong else "nothing is wrong"
+    if doubts:
+        said += f"; in doubt: {_kinds(doubts)}"
+    return Answer(about, not wrong, said)
+
+
+def _kinds(found: Sequence[Found]) -> str:
+    """Kinds of findings, each with the number of tensors that have it."""
     kinds: dict[str, set[str]] = {}
-    for found in deciding:
-        kinds.setdefault(found.finding.kind, set()).add(found.finding.tensor)
-    said = ", ".join(kind if tensors == {""} else f"{kind} ({len(tensors)})" for kind, tensors in kinds.items())
-    return Answer(about, False, said)
+    for one in found:
+        kinds.setdefault(one.finding.kind, set()).add(one.finding.tensor)
+    return ", ".join(kind if tensors == {""} else f"{kind} ({len(tensors)})" for kind, tensors in kinds.items())
 
 
 @dataclass(frozen=True)

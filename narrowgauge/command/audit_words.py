@@ -76,6 +76,8 @@ def about(report: Report) -> Iterator[tuple[str, str]]:
                 f"{report.asked.bandwidth:g} TB/s"
             ),
         )
+    for path, count in Counter(report.paths.values()).items():
+        yield "compute path", f"{count:,} quantized tensors: {path}"
     yield from not_read(report)
 
 
@@ -155,11 +157,11 @@ def _findings(level: str, groups: Sequence[Group], top: int, width: int) -> list
 
 
 def _passports(report: Report, top: int, width: int) -> list[Text]:
-    grid = Grid("", ["quantized", "scheme", "scaled", "granularity", "bits"], "compute path")
+    grid = Grid("", ["quantized", "scheme", "scaled", "granularity", "bits"])
     same = passport_groups(report)
-    for (pattern, scheme, scaled, granularity, bits, path), count in list(same.items())[:top]:
+    for (pattern, *said, _), count in list(same.items())[:top]:
         name = pattern if count == 1 else f"{count:,} × {pattern}"
-        grid.lines.append(Line([Text(plain(c)) for c in (name, scheme, scaled, granularity, bits)], plain(path)))
+        grid.lines.append(Line([Text(plain(cell)) for cell in (name, *said)]))
     return [*grid.texts(width), *_more(len(same) - top, "kinds of quantized tensors")]
 
 

@@ -19,7 +19,7 @@ from narrowgauge.reference.calibrated import calibrated
 from narrowgauge.reference.measures import Measured, measure
 from narrowgauge.reference.quantize import quantize
 from narrowgauge.reference.recipes import RECIPES, recipe_named
-from narrowgauge.suites.meta.small_bytes import bf16, write_safetensors
+from narrowgauge.suites.meta.small_bytes import Array, bf16, write_safetensors
 
 pytestmark = pytest.mark.meta
 
@@ -79,7 +79,7 @@ def test_bands_say_what_the_whole_says(name: str, nan: bool) -> None:
     turned = Coded(x.format, np.ascontiguousarray(x.data.T))
     for format_name in [d.format for d in recipe.destinations][:2]:
         want = whole(turned if name in ("awq.uint4", "gptq.uint4_symmetric") else x, name, format_name)
-        got = through(bands_of(x, 70), x.shape, recipe, format_name)
+        got = through(bands_of(x, 70), (ROWS, COLUMNS), recipe, format_name)
         assert got.counts == want.counts
         assert got.max_ulp == want.max_ulp
         bound = x.data.size * 2.0**-53
@@ -100,7 +100,7 @@ def test_every_recipe_that_refuses_the_whole_refuses_the_bands() -> None:
     assert refused > 20
 
 
-def stored(folder: Path, weight: np.ndarray, name: str = "layers.0.up_proj.weight") -> Stored:  # type: ignore[type-arg]
+def stored(folder: Path, weight: Array, name: str = "layers.0.up_proj.weight") -> Stored:
     write_safetensors(folder / "model.safetensors", {name: bf16(weight)})
     return open_checkpoint(folder).tensors[name]
 
