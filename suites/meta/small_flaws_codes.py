@@ -119,7 +119,7 @@ TO_F16 = {"to": "float16"}
 
 CODES: dict[str, Flaw] = {
     # flavours of fp8
-    "FNUZ bytes labelled OCP": Flaw("ct_FP8", made_fnuz, NAN, row="FMT07"),
+    "FNUZ bytes labelled OCP": Flaw("ct_FP8", made_fnuz, ("FNUZ bytes labelled OCP",), row="FMT07"),
     "NaN bytes": Flaw(
         "deepseek", codes(f"{UP.replace('up', 'shared_experts.up')}.weight", some_codes(0x7F, 0xFF)), NAN
     ),

@@ -67,7 +67,7 @@ def test_an_optimizers_numbers_decide_nothing(tmp_path: Path) -> None:
     """Its steps are infinite in float16 and its moments are 0; the model is well."""
     write("training", tmp_path)
     said = found(tmp_path, to="float16")
-    assert {f.role for f in said if f.level == "wrong"} == {"optimizer"}
+    assert {f.finding.kind for f in said if f.role == "optimizer"} == {"lost outside the model"}
     assert not any(f.decides for f in said)
 
 
