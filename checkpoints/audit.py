@@ -113,19 +113,13 @@ def _served(report: Report) -> Iterator[Event]:
 
 def _scales(report: Report) -> Iterator[Event]:
     """What the scales of quantized weights say, by themselves and of their codes."""
-    taken = _taken(report)
+    taken = report.taken
     done, total = 0, sum(p.size for p in taken)
     for passport, found in each(of_passport, taken, workers(report, COSTS * total)):
         for finding in found:
             yield _found(report, AS_IT_IS, finding)
         done += passport.size
         yield Progress("scales and codes", done, total, passport.module)
-
-
-def _taken(report: Report) -> list[Passport]:
-    """The quantized weights of which a tensor was chosen."""
-    chosen = {tensor.name for tensor in report.chosen}
-    return [p for p in report.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
 
 
 def workers(report: Report, size: int) -> int:
@@ -195,7 +189,7 @@ def _against(report: Report) -> Iterator[Event]:
         return
     yield Progress("headers of the original", 0, 0)
     original = open_checkpoint(asked.against, asked.torch_weights)
-    taken = _taken(report)
+    taken = report.taken
     done, total = 0, sum(p.size for p in taken)
     shared = (report.passports, replace(original, temporary=None))
     for passport, one in each(compare_one, taken, workers(report, COSTS * total), *shared):
