@@ -28,7 +28,7 @@ def check_packed(conversion: Conversion, source: str, format_name: str) -> None:
                 packing.check(f"conversion {conversion.name!r}", held.name, held.format or own)
 
 
-def to_memory(conversion: Conversion, x: Coded) -> Coded:
+def to_memory(conversion: Conversion, x: Coded) -> Input:
     """The call as the kernel is given it."""
     given = dict(given_with(x))
     for held in conversion.takes[1:]:
@@ -56,6 +56,12 @@ def in_memory(conversion: Conversion, format_name: str, x: Coded) -> InMemory:
             outputs[held.name] = packing.element
             loose += [held.name] * (packing.layout.padding == "unwritten")
     return InMemory(outputs, x.shape, tuple(loose))
+
+
+def pack_outputs(conversion: Conversion, outputs: Mapping[str, Coded]) -> dict[str, Coded]:
+    """The images of what is given."""
+    packings = ((held.name, packed(held)) for held in conversion.gives)
+    return {name: outputs[name] if packing is None else packing.pack(outputs[name]) for name, packing in packings}
 
 
 def shaped_outputs(conversion: Conversion, format_name: str, x: Coded) -> dict[str, Coded]:

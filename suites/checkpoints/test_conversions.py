@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from narrowgauge.suites.common import generate, test_cell
+from narrowgauge.suites.common import generate, test_cell, test_cell_golden
 
-__all__ = ["test_cell"]
+__all__ = ["test_cell", "test_cell_golden"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
