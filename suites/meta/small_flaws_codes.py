@@ -119,12 +119,18 @@ TO_F16 = {"to": "float16"}
 
 CODES: dict[str, Flaw] = {
     # flavours of fp8
-    "FNUZ bytes labelled OCP": Flaw("ct_FP8", made_fnuz, ("FNUZ bytes labelled OCP",), row="FMT07"),
+    "FNUZ bytes labelled OCP": Flaw("ct_FP8", made_fnuz, ("FNUZ bytes labelled OCP", *NAN), row="FMT07"),
     "NaN bytes": Flaw(
         "deepseek", codes(f"{UP.replace('up', 'shared_experts.up')}.weight", some_codes(0x7F, 0xFF)), NAN
     ),
     "0x80 kept": Flaw(
-        "ct_FP8", each(codes(FP8_CODES, lambda x: x, "F8_E4M3FNUZ"), numbers(".weight_scale", lambda x: x * 2)), NAN
+        "ct_FP8",
+        each(
+            codes(FP8_CODES, lambda x: x, "F8_E4M3FNUZ"),
+            codes(f"{DOWN}.weight", some_codes(0x80)),
+            numbers(".weight_scale", lambda x: x * 2),
+        ),
+        NAN,
     ),
     "scale not doubled": Flaw(
         "ct_FP8",

@@ -127,9 +127,9 @@ SCALES: dict[str, Flaw] = {
     ),
     "second scale that multiplies, inverted": Flaw("mo_NVFP4", numbers(".weight_scale_2", _inverse), INVERTED),
     "E8M0 one too large": Flaw(
-        "ct_MXFP4", codes(".weight_scale", lambda x: x + 1), LOST, AGAINST, says="2 times the original's", row="E8M001"
+        "ct_MXFP4", codes(".weight_scale", lambda x: x + 1), LOST, AGAINST, says="2 times the original's"
     ),
-    "log2 with a bias of 127": Flaw("quark_mx17", codes(f"{DOWN}.weight", _biased), ("scale implausible",), row="E8M0"),
+    "log2 with a bias of 127": Flaw("quark_mx17", codes(f"{DOWN}.weight", _biased), ("scale implausible",)),
     # another dtype
     "scale cast to uint8": Flaw("ct_FP8", codes(f"{DOWN}.weight_scale", _truncated, "U8"), ("scale stored as uint8",)),
     "E4M3 scales labelled uint8": Flaw(
