@@ -97,7 +97,7 @@ class Tried:
         self.package, self.heard = package, Heard()
         logging.getLogger().addHandler(self.heard)
         logging.getLogger().setLevel(logging.INFO)
-        self.folder = folder_of(package)
+        self.folder = folder_of(package) or Path()
         own, answers = getattr(self, f"_{package}")()
         self.engine = Engine(package, own, answers)
         if package == "vllm":
@@ -149,9 +149,10 @@ class Tried:
         for node in (node for node in ast.walk(tree) if isinstance(node, ast.Dict)):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple) and len(value.elts) == 2:
-                    file, name = (e.value for e in value.elts if isinstance(e, ast.Constant))
+                    file, name = (str(e.value) for e in value.elts if isinstance(e, ast.Constant))
                     inside = file.startswith("vllm.")
-                    yield key.value, (file.removeprefix("vllm.") if inside else f"model_executor.models.{file}", name)
+                    module = file.removeprefix("vllm.") if inside else f"model_executor.models.{file}"
+                    yield str(key.value), (module, name)
 
     def class_of(self, architecture: str) -> Any:
         """The class that loads an architecture."""
@@ -235,7 +236,7 @@ class Tried:
                     module._modules[part] = nn.Module()
                 module = module._modules[part]
             parameter = nn.Parameter(torch.zeros(()), requires_grad=False)
-            parameter.weight_loader = functools.partial(_take, taken, name)  # type: ignore[attr-defined]
+            parameter.weight_loader = functools.partial(_take, taken, name)
             module.register_parameter(last, parameter)
         return outer
 
