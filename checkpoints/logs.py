@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.log_lines import LINES
@@ -19,9 +18,24 @@ LONGEST = 1 << 16
 PLACES, SHOWN = 3, 160
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
-_KNOWN = tuple((line, re.compile(line.pattern)) for line in LINES)
-#: a line that none of them is in is known by one search
-_ANY = re.compile("|".join(dict.fromkeys(line.pattern for line in LINES)))
+
+
+def literal(pattern: str) -> str:
+    """The longest text that is in whatever a pattern finds: looking for that first is some ten times as fast."""
+    runs, depth = [""], 0
+    for token in re.findall(r"\\.|.", pattern):
+        depth += (token == "(") - (token == ")")
+        plain = token[-1] if len(token) == 2 and not token[1].isalnum() else token
+        if token in ("*", "?"):
+            runs[-1] = runs[-1][:-1]
+        if depth or len(plain) == 2 or token in "[]().*+?|^$":
+            runs.append("")
+        else:
+            runs[-1] += plain
+    return max(runs, key=len)
+
+
+_KNOWN = tuple((literal(line.pattern), re.compile(line.pattern), line) for line in LINES)
 
 
 @dataclass
@@ -41,10 +55,8 @@ def log_findings(path: Path) -> Iterator[Finding]:
     """
     seen: dict[str, _Seen] = {}
     for number, text in _lines(path):
-        if not _ANY.search(text):
-            continue
-        for line, pattern in _KNOWN:
-            if found := pattern.search(text):
+        for part, pattern, line in _KNOWN:
+            if part in text and (found := pattern.search(text)):
                 each = seen.setdefault(f"{line.kind}\n{line.pattern}", _Seen())
                 if line.engine not in each.lines:
                     each.lines[line.engine] = line
@@ -69,22 +81,14 @@ def _finding(seen: _Seen) -> Finding:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, from 1: the first ``LONGEST`` bytes of each, without colours."""
     try:
-        file = path.open("rb")
+        with path.open("rb") as file:
+            if file.peek(8).startswith(_COMPRESSED):
+                raise BadInput(f"--log {path} is compressed; unpack it first")
+            number, whole = 0, True
+            while piece := file.readline(LONGEST):
+                if whole:
+                    number += 1
+                    yield number, _COLOUR.sub("", piece.decode("utf-8", "replace"))
+                whole = piece.endswith(b"\n")
     except OSError as error:
         raise BadInput(f"--log {path}: {error.strerror or error}; expected a text file of an engine's start") from None
-    with file:
-        if file.peek(8).startswith(_COMPRESSED):
-            raise BadInput(f"--log {path} is compressed; unpack it first")
-        number, whole = 0, True
-        while piece := _piece(file, path):
-            if whole:
-                number += 1
-                yield number, _COLOUR.sub("", piece.decode("utf-8", "replace"))
-            whole = piece.endswith(b"\n")
-
-
-def _piece(file: BinaryIO, path: Path) -> bytes:
-    try:
-        return file.readline(LONGEST)
-    except OSError as error:
-        raise BadInput(f"--log {path}: {error.strerror or error}") from None
