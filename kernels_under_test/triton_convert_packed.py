@@ -142,7 +142,7 @@ def triton_int4_packed(x, format):
 
 @converter("compressed_tensors.int4_unpacked", INT4, UINT4)
 def triton_int4_unpacked(x, format, shape):
-    return {"codes": unpacked(x, *shape, along_columns, 8)}
+    return {"codes": unpacked(x, shape[0], shape[1], along_columns, 8)}
 
 
 # --- scales ----------------------------------------------------------------------------------------------------------
