@@ -56,7 +56,7 @@ def quantized(x: npt.NDArray[np.float64], name: str, by: str = "tensor") -> Code
     return cast(Coded("float32", scaled.view(np.uint32)), FORMAT[name], policy).data.ravel().astype(np.uint8)
 
 
-def often(codes: Codes) -> npt.NDArray[np.int64]:
+def often(codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     return np.bincount(codes, minlength=256).astype(np.int64)
 
 

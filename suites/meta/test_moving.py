@@ -138,7 +138,7 @@ def test_ocp_bytes_on_the_way_to_fnuz(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", ["float8_e8m0fnu", "uint8"])
 def test_exponents_that_cannot_double(format: str, tmp_path: Path) -> None:
-    """vLLM adds 1 and holds it to 254: 254 stays what it was, and 255, NaN, becomes a number (fp8_utils.py:1509-1527)."""
+    """vLLM adds 1 and holds it to 254: 254 stays as it is, and 255, NaN, becomes a number (fp8_utils.py:1509-1527)."""
     (finding,) = found(codes_of(tmp_path, [253, 254, 127, 255, 254], format, "p.weight_scale"), "fnuz")
     assert (finding.kind, finding.count, indices(finding)) == ("E8M0 cannot double", 3, [(1,), (3,), (4,)])
     assert found(codes_of(tmp_path, [253, 0], format, "p.weight_scale"), "fnuz") == []
