@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from narrowgauge.checkpoints import online
+import numpy as np
+
+from narrowgauge.checkpoints import moving, online
 from narrowgauge.checkpoints.against import compare_one
 from narrowgauge.checkpoints.against_config import config_findings
 from narrowgauge.checkpoints.asked import Asked
@@ -16,7 +18,9 @@ from narrowgauge.checkpoints.configured import configuration
 from narrowgauge.checkpoints.counted import Census
 from narrowgauge.checkpoints.engines.findings import engine_findings
 from narrowgauge.checkpoints.findings import Finding
+from narrowgauge.checkpoints.flavours import flavour_findings
 from narrowgauge.checkpoints.landing import DESTINATIONS
+from narrowgauge.checkpoints.logs import log_findings
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import Passport, passports
@@ -111,21 +115,22 @@ def _served(report: Report) -> Iterator[Event]:
         yield _found(report, report.served, finding)
 
 
+def _logged(report: Report) -> Iterator[Event]:
+    """What an engine's log of its start says."""
+    log = report.asked.log
+    for finding in log_findings(log) if log is not None else ():
+        yield _found(report, f"log {log}", finding)
+
+
 def _scales(report: Report) -> Iterator[Event]:
     """What the scales of quantized weights say, by themselves and of their codes."""
-    taken = _taken(report)
+    taken = report.taken
     done, total = 0, sum(p.size for p in taken)
     for passport, found in each(of_passport, taken, workers(report, COSTS * total)):
         for finding in found:
             yield _found(report, AS_IT_IS, finding)
         done += passport.size
         yield Progress("scales and codes", done, total, passport.module)
-
-
-def _taken(report: Report) -> list[Passport]:
-    """The quantized weights of which a tensor was chosen."""
-    chosen = {tensor.name for tensor in report.chosen}
-    return [p for p in report.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
 
 
 def workers(report: Report, size: int) -> int:
@@ -144,6 +149,7 @@ def _numbers(report: Report) -> Iterator[Event]:
     into = tuple(dict.fromkeys([*DESTINATIONS, *(d.format for d in report.asked.to if d.how == "cast")]))
     runs = [Run(t, skip, min(RUN, t.size - skip), into) for t in tensors for skip in range(0, max(1, t.size), RUN)]
     done, total, before = 0, sum(t.size for t in tensors), None
+    known = told(report)
     for run, part in each(count, runs, workers(report, total)):
         census = part if before is None else before + part
         done += run.size
@@ -151,6 +157,46 @@ def _numbers(report: Report) -> Iterator[Event]:
         before = None if run.last else census
         if run.last:
             report.censuses[run.tensor.name] = census
+            yield from _moved(report, run.tensor, census, known.get(run.tensor.name, ()))
+    yield from _flavours(report)
+
+
+def _moved(report: Report, tensor: Stored, census: Census, known: Collection[str]) -> Iterator[Found]:
+    """What is wrong with one tensor's numbers, there and where they go."""
+    for finding in moving.findings(tensor, census):
+        if finding.kind not in known:
+            yield _found(report, AS_IT_IS, finding)
+    for to in (d for d in report.asked.to if d.how != "recipe"):
+        for finding in moving.findings(tensor, census, to.format or to.name):
+            yield _found(report, f"to {to.name}", finding)
+
+
+def told(report: Report) -> dict[str, tuple[str, ...]]:
+    """Kinds of findings that a passport answers, by tensor: what bytes hold, and what its scales say by themselves."""
+    of_scales = ("NaN there", "infinity there")
+    return {
+        tensor.name: ("flavour not recorded", *(of_scales if role != "weight" else ()))
+        for passport in report.passports
+        for role, tensor in passport.tensors.items()
+    }
+
+
+def _flavours(report: Report) -> Iterator[Found]:
+    """What all tensors of codes of one label say together, where none of them says it alone."""
+    same: dict[str, list[Census]] = {}
+    known = told(report)
+    for tensor in report.chosen:
+        census = report.censuses.get(tensor.name)
+        labelled = tensor.format and not (tensor.format == "uint8" and tensor.name in known)
+        if census is not None and census.codes is not None and tensor.role == "model" and labelled:
+            same.setdefault(tensor.format, []).append(census)
+    said = {found.finding.kind for found in report.found}
+    for label, censuses in same.items():
+        codes = np.sum([census.codes for census in censuses], axis=0)
+        together = replace(censuses[0], codes=codes, elements=sum(census.elements for census in censuses))
+        for finding in flavour_findings(label, together):
+            if finding.kind not in said:
+                yield _found(report, AS_IT_IS, finding)
 
 
 @dataclass(frozen=True)
@@ -195,7 +241,7 @@ def _against(report: Report) -> Iterator[Event]:
         return
     yield Progress("headers of the original", 0, 0)
     original = open_checkpoint(asked.against, asked.torch_weights)
-    taken = _taken(report)
+    taken = report.taken
     done, total = 0, sum(p.size for p in taken)
     shared = (report.passports, replace(original, temporary=None))
     for passport, one in each(compare_one, taken, workers(report, COSTS * total), *shared):
@@ -213,5 +259,5 @@ def closed(checkpoint: Checkpoint) -> None:
         checkpoint.temporary.cleanup()
 
 
-HEADERS: tuple[Stage, ...] = (_headers, _served)
+HEADERS: tuple[Stage, ...] = (_headers, _served, _logged)
 NUMBERS: tuple[Stage, ...] = (_scales, _numbers, _online, _against)

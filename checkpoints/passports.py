@@ -181,12 +181,16 @@ def part_suffixes() -> tuple[str, ...]:
 
 def _best(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit | None:
     """The scheme with the least against it, of those whose codes such a tensor can be. None for a plain tensor."""
-    fits = []
+    best: _Fit | None = None
     for suffix, scheme in _by_dtype().get(tensor.dtype, ()):
         if tensor.name.endswith(suffix) and len(tensor.name) > len(suffix) and _may_be(tensor, scheme, said):
             module = tensor.name[: len(tensor.name) - len(suffix)] if suffix else tensor.name
-            fits.append(_fit(module, scheme, tensor, checkpoint, said))
-    return min(fits, key=lambda fit: fit.weight) if fits else None
+            fit = _fit(module, scheme, tensor, checkpoint, said)
+            if best is None or fit.weight < best.weight:
+                best = fit
+            if not best.weight:
+                break
+    return best
 
 
 def _may_be(tensor: Stored, scheme: Scheme, said: Configuration) -> bool:

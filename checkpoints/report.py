@@ -117,6 +117,12 @@ class Report:
         ]  # fmt: skip
 
     @property
+    def taken(self) -> list[Passport]:
+        """The quantized weights of which a tensor was chosen."""
+        chosen = {tensor.name for tensor in self.chosen}
+        return [p for p in self.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
+
+    @property
     def ranges(self) -> list[Range]:
         """Of the model's tensors of floats that are no codes, and hold a number that is not 0."""
         codes = {p.weight.name for p in self.passports}
@@ -156,7 +162,7 @@ class Report:
                 "parameters": w.parameters, "quantized": w.quantized, "bytes": w.size, "bytes_per_parameter": w.each,
                 "bytes_per_quantized": w.each_quantized, "decode_floor_s": w.floor(self.asked.bandwidth),
             },
-            "passports": [{**p.to_json(), "compute_path": self.paths.get(p.module, "")} for p in self.passports],
+            "passports": [{**p.to_json(), "compute_path": self.paths.get(p.module, "")} for p in self.taken],
             "tensors": [self._tensor(tensor) for tensor in self.chosen],
             "online": [one.to_json() for one in self.online], "left_as_they_are": self.spared,
             "against": [one.to_json() for one in self.compared],

@@ -6,7 +6,17 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from narrowgauge.checkpoints.engines.paths import FAMILIES, MINIMUM, ON_AMD, OWN_NAMES, RULES, WHERE, Becomes, Gpu
+from narrowgauge.checkpoints.engines.paths import (
+    FAMILIES,
+    MINIMUM,
+    ON_AMD,
+    OWN_NAMES,
+    RULES,
+    SOURCES,
+    WHERE,
+    Becomes,
+    Gpu,
+)
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.methods import METHODS
 from narrowgauge.checkpoints.passports import Passport
@@ -23,6 +33,8 @@ _BEGINNINGS = (
     ("int8", "int8"),
     *((name, "int4") for name in ("gptq", "awq", "packed", "quark_int4", "int4", "w4afp8")),
 )
+#: families whose activations are in 16 bits anyway
+_WEIGHTS_ALONE = ("int4", "fp4 weights", "fp8 weights")
 #: what is said of a path -> kind of finding; none for units
 KINDS: dict[Becomes, str] = {
     "weights only": "weights only on the target",
@@ -89,9 +101,9 @@ def path(family: str, method: str, engine: str, target: str) -> Path:
     if refused:
         return Path(family, "refused", *refused)
     for rule in RULES:
-        if rule.engine == engine and family in rule.families and WHERE[rule.where](gpu):
-            if not rule.methods or method in rule.methods:
-                return Path(family, rule.becomes, rule.said, rule.source)
+        fits = rule.engine == engine and family in rule.families and WHERE[rule.where](gpu)
+        if fits and (not rule.methods or method in rule.methods):
+            return Path(family, rule.becomes, rule.said, SOURCES[rule.source])
     return Path(family, "not known", f"no rule for {FAMILIES[family]} on {target}")
 
 
@@ -139,7 +151,7 @@ def target_findings(passports: Iterable[Passport], method: str, engine: str, tar
         return
     for family, names in modules.items():
         found = path(family, method, engine, target)
-        if found.becomes == "units":
+        if found.becomes == "units" or (family in _WEIGHTS_ALONE and found.becomes == "weights only"):
             continue
         by = f"{engine} on {target}" if engine else target
         where = f" ({found.source})" if found.source else ""

@@ -24,8 +24,8 @@ _USUAL = {
     "sglang": Loader("", "", "remapped, said"),
 }
 _V8, _S8 = "vllm/model_executor/layers/quantization/", "sglang/srt/layers/quantization/"
-#: (engine, method) -> whose attention gets parameters for scales: "all"; "not latent": not that of MLA; "declared": where
-#: the configuration asks for a narrow cache
+#: (engine, method) -> whose attention gets parameters for scales: "all"; "not latent": not that of MLA; "declared":
+#: where the configuration asks for a narrow cache
 TAKES: dict[tuple[str, str], tuple[str, str]] = {
     ("vllm", "fp8"): ("not latent", f"{_V8}fp8.py:206-207"),
     ("vllm", "compressed-tensors"): ("not latent", f"{_V8}compressed_tensors/compressed_tensors.py:213-214"),

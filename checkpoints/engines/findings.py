@@ -18,8 +18,8 @@ def engine_findings(
 ) -> Iterator[Finding]:
     """What ``engine`` ("vllm", "sglang" or "") drops and uses, and what ``target`` (or "") computes.
 
-    ``kv_cache_dtype`` is the engine's flag. No codes are read, of scales those of one number. Raises ``BadInput`` for an
-    unknown target or flag.
+    ``kv_cache_dtype`` is the engine's flag. No codes are read, of scales those of one number. Raises ``BadInput`` for
+    an unknown target or flag.
     """
     said = configuration(checkpoint)
     if target:

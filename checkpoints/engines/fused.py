@@ -16,6 +16,7 @@ from narrowgauge.checkpoints.targets import gpu_named
 from narrowgauge.checkpoints.values import numbers
 
 _V8, _S8 = "vllm/model_executor/layers/quantization/", "sglang/srt/layers/quantization/"
+_TENSORS = "compressed_tensors/schemes/compressed_tensors_w8a8_fp8.py"
 #: largest of float16 through which codes of e4m3 go: a scale above this makes 448 of them infinite
 LARGEST_SCALE = 65504 / 448
 
@@ -35,13 +36,13 @@ REQUANTIZES: dict[str, tuple[Requantizes, ...]] = {
     "vllm": (
         Requantizes(("fp8",), _UNITS, f"{_V8}fp8.py:394-402; {_V8}utils/fp8_utils.py:1454-1476"),
         Requantizes(("modelopt",), _UNITS, f"{_V8}modelopt.py:2178-2196"),
-        Requantizes(("compressed-tensors",), _UNITS, f"{_V8}compressed_tensors/schemes/compressed_tensors_w8a8_fp8.py:148-156"),
+        Requantizes(("compressed-tensors",), _UNITS, f"{_V8}{_TENSORS}:148-156"),
         Requantizes(("quark",), _UNITS, f"{_V8}quark/schemes/quark_w8a8_fp8.py:82-105"),
     ),
     "sglang": (
         Requantizes(("fp8",), ("AMD",), f"{_S8}fp8.py:1230-1253"),
         Requantizes(("modelopt", "modelopt_fp8"), ("sm_89 and later",), f"{_S8}modelopt_quant.py:617-627"),
-        Requantizes(("compressed-tensors",), _UNITS, f"{_S8}compressed_tensors/schemes/compressed_tensors_w8a8_fp8.py:147-165"),
+        Requantizes(("compressed-tensors",), _UNITS, f"{_S8}{_TENSORS}:147-165"),
     ),
 }  # fmt: skip
 

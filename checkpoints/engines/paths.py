@@ -60,62 +60,103 @@ class Rule:
     where: str  #: a name of ``WHERE``
     becomes: Becomes
     said: str
-    source: str
+    source: str  #: a name of ``SOURCES``
     methods: tuple[str, ...] = ()
 
 
-_FNUZ = "bytes OCP to FNUZ: 0x80 becomes 0, scales double; the NaN bytes 0x7F and 0xFF become -240 and 240 times them"
-_MARLIN = "Marlin: weights alone"
 _V8, _S8 = "vllm/model_executor/layers/quantization/", "sglang/srt/layers/quantization/"
-_KERNELS = "vllm/model_executor/kernels/linear/"
+_V8K, _S8C = "vllm/model_executor/kernels/linear/", f"{_S8}compressed_tensors/"
+#: where an engine says so
+SOURCES = {
+    "v marlin fp8": f"{_V8}utils/marlin_utils_fp8.py:30-31,108-112; "
+    f"{_V8}compressed_tensors/compressed_tensors.py:896-915",
+    "v quark fp8": f"{_V8}quark/schemes/quark_w8a8_fp8.py:74-77",
+    "v e8m0": f"{_V8}utils/fp8_utils.py:1096-1154,1195-1214; vllm/utils/deep_gemm.py:121-143; "
+    "vllm/platforms/cuda.py:691-697",
+    "v fp8 weights": f"{_V8K}__init__.py:522-526",
+    "v fp8": "vllm/platforms/cuda.py:586-588",
+    "v fnuz": f"{_V8}utils/w8a8_utils.py:109-130; vllm/platforms/rocm.py:1258-1261",
+    "v fp8 amd": f"{_V8K}scaled_mm/pytorch.py:31-34; {_V8K}scaled_mm/rocm.py:75-90",
+    "v triton": f"{_V8K}scaled_mm/triton.py:199-204",
+    "v marlin": f"{_V8}utils/marlin_utils_fp4.py:34-35,340-344; {_V8K}__init__.py:568-642",
+    "v mxfp8": f"{_V8K}__init__.py:568-584",
+    "v mxfp8 amd": f"{_V8K}mxfp8/rocm_native.py:224-237",
+    "v mxfp4": f"{_V8K}__init__.py:625-637",
+    "v mxfp4 amd": f"{_V8K}mxfp4/aiter.py:166-176; vllm/platforms/rocm.py:1250-1252",
+    "v mx emulated": f"{_V8K}mxfp4/emulation.py:91-105; {_V8K}__init__.py:579-584",
+    "v quark mx": f"{_V8}quark/schemes/quark_ocp_mx.py:85-96; vllm/platforms/interface.py:1247-1250",
+    "v nvfp4": f"{_V8K}__init__.py:592-612",
+    "v int8": f"{_V8K}__init__.py:446-453",
+    "v int4": f"{_V8K}__init__.py:539-565",
+    "s quark fp8": f"{_S8}quark/schemes/quark_w8a8_fp8.py:52-55",
+    "s marlin fp8": f"{_S8}fp8_utils.py:2794-2800; {_S8C}compressed_tensors.py:800-824",
+    "s e8m0": f"{_S8}fp8_utils.py:2147-2182; sglang/srt/model_loader/utils.py:266-288",
+    "s fp8 weights": f"{_S8C}schemes/compressed_tensors_w8a16_fp8.py:34-37",
+    "s fp8": f"{_S8}fp8_utils.py:2794-2800",
+    "s fnuz": f"{_S8}fp8_utils.py:409-430; {_S8}fp8.py:817-824,1236-1248",
+    "s mxfp8": f"{_S8}fp8.py:329-341",
+    "s mxfp4": f"{_S8}mxfp4.py:338-339",
+    "s mxfp4 amd": f"{_S8}__init__.py:94-104",
+    "s nvfp4": f"{_S8C}compressed_tensors.py:754-783",
+    "s int8": f"{_S8}w8a8_int8.py:86-88",
+    "s int4": f"{_S8}gptq/gptq.py:386-387; {_S8}awq/awq.py:109-116",
+}
+_FNUZ = (
+    "bytes OCP to FNUZ: 0x80 becomes 0, scales double; the NaN bytes 0x7F and 0xFF become 240 and -240 times the "
+    "doubled scale"
+)
+_E8M0 = "scales to powers of two where DeepGEMM runs the layer"
+_16 = "codes to 16 bits in the kernel"
+_EMULATED = "codes to bfloat16, inputs rounded to the format and back"
+_MARLIN, _ASKED, _FP8_UNITS = "by Marlin: weights alone", "as the checkpoint asks", "fp8 units"
+_FP8 = ("fp8", "fp8 block")
 
 RULES: tuple[Rule, ...] = (
-    # vLLM
-    Rule("vllm", ("fp8",), "before sm_89", "refused", "the scheme asks for 89", f"{_V8}quark/schemes/quark_w8a8_fp8.py:74-77", ("quark",)),
-    Rule("vllm", ("fp8", "fp8 block", "fp8 weights"), "before sm_89", "weights only", _MARLIN, f"{_V8}utils/marlin_utils_fp8.py:30-31,108-112; {_V8}compressed_tensors/compressed_tensors.py:896-915"),
-    Rule("vllm", ("fp8 block",), "sm_90 and later", "requantized", "scales to powers of two where DeepGEMM is installed (VLLM_USE_DEEP_GEMM_E8M0, on by default)", f"{_V8}utils/fp8_utils.py:1096-1154,1195-1214; vllm/utils/deep_gemm.py:121-143; vllm/platforms/cuda.py:691-697"),
-    Rule("vllm", ("fp8 weights",), "CUDA", "weights only", _MARLIN, f"{_KERNELS}__init__.py:522-526"),
-    Rule("vllm", ("fp8", "fp8 block"), "sm_89 and later", "units", "fp8 units", "vllm/platforms/cuda.py:586-588"),
-    Rule("vllm", ("fp8", "fp8 block"), "FNUZ", "converted", _FNUZ, f"{_V8}utils/w8a8_utils.py:109-130; vllm/platforms/rocm.py:1258-1261"),
-    Rule("vllm", ("fp8", "fp8 block"), "OCP on AMD", "units", "fp8 units", f"{_KERNELS}scaled_mm/pytorch.py:31-34"),
-    Rule("vllm", ("fp8 block",), "AMD", "emulated", "Triton's product, without units", f"{_KERNELS}scaled_mm/triton.py:199-204"),
-    Rule("vllm", ("fp8",), "AMD", "refused", "no kernel", f"{_KERNELS}scaled_mm/pytorch.py:31-34; {_KERNELS}scaled_mm/rocm.py:75-90"),
-    Rule("vllm", ("mxfp8",), "sm_100 and later", "units", "MX units", f"{_KERNELS}__init__.py:568-579"),
-    Rule("vllm", ("mxfp8", "mxfp4", "nvfp4"), "before sm_100", "weights only", _MARLIN, f"{_V8}utils/marlin_utils_fp4.py:34-35,340-344; {_KERNELS}__init__.py:568-642"),
-    Rule("vllm", ("mxfp4",), "sm_100 and later", "units", "MX units", f"{_KERNELS}__init__.py:625-632"),
-    Rule("vllm", ("nvfp4",), "sm_100 and later", "units", "NVFP4 units", f"{_KERNELS}__init__.py:592-598"),
-    Rule("vllm", ("mxfp8",), "gfx950", "units", "MX units", f"{_KERNELS}mxfp8/rocm_native.py:224-237"),
-    Rule("vllm", ("mxfp4",), "MX on AMD", "units", "MX units, by AITER", f"{_KERNELS}mxfp4/aiter.py:166-176; vllm/platforms/rocm.py:1250-1252"),
-    Rule("vllm", ("mxfp8", "mxfp4"), "AMD", "emulated", "codes to bfloat16, inputs rounded to the format and back", f"{_KERNELS}mxfp4/emulation.py:91-105; {_KERNELS}__init__.py:579-584"),
-    Rule("vllm", ("nvfp4",), "AMD", "emulated", "codes to bfloat16, inputs rounded to the format and back", f"{_KERNELS}__init__.py:610-612"),
-    Rule("vllm", ("fp4 weights",), "CUDA", "weights only", "as the checkpoint asks", f"{_KERNELS}__init__.py:592-642"),
-    Rule("vllm", ("int8",), "CUDA", "units", "int8 units", f"{_KERNELS}__init__.py:446-452"),
-    Rule("vllm", ("int8",), "AMD", "units", "int8 units", f"{_KERNELS}__init__.py:453"),
-    Rule("vllm", ("int4",), "anywhere", "weights only", "codes to 16 bits in the kernel", f"{_KERNELS}__init__.py:539-565"),
-    # SGLang
-    Rule("sglang", ("fp8",), "before sm_89", "refused", "the scheme asks for 89", f"{_S8}quark/schemes/quark_w8a8_fp8.py:52-55", ("quark",)),
-    Rule("sglang", ("fp8", "fp8 block", "fp8 weights"), "before sm_89", "weights only", _MARLIN, f"{_S8}fp8_utils.py:2794-2800; {_S8}compressed_tensors/compressed_tensors.py:800-824"),
-    Rule("sglang", ("fp8 block",), "sm_100, sm_103", "requantized", "scales to powers of two where DeepGEMM runs the layer", f"{_S8}fp8_utils.py:2147-2182; sglang/srt/model_loader/utils.py:266-288"),
-    Rule("sglang", ("fp8 weights",), "CUDA", "weights only", _MARLIN, f"{_S8}compressed_tensors/schemes/compressed_tensors_w8a16_fp8.py:34-37"),
-    Rule("sglang", ("fp8", "fp8 block"), "sm_89 and later", "units", "fp8 units", f"{_S8}fp8_utils.py:2794-2800"),
-    Rule("sglang", ("fp8", "fp8 block"), "FNUZ", "converted", _FNUZ, f"{_S8}fp8_utils.py:409-430; {_S8}fp8.py:817-824,1236-1248"),
-    Rule("sglang", ("fp8", "fp8 block"), "gfx950", "units", "fp8 units", f"{_S8}fp8.py:817-824"),
-    Rule("sglang", ("mxfp8",), "sm_100 and later", "units", "MX units", f"{_S8}fp8.py:329-341"),
-    Rule("sglang", ("mxfp8",), "before sm_100", "refused", "the method asks for 100", f"{_S8}fp8.py:329-341"),
-    Rule("sglang", ("mxfp8",), "gfx950", "units", "MX units", f"{_S8}fp8.py:334-335"),
-    Rule("sglang", ("mxfp4",), "CUDA", "weights only", "weights alone; units of sm_100 for some experts", f"{_S8}mxfp4.py:338-339"),
-    Rule("sglang", ("mxfp4",), "gfx950", "units", "MX units, by AITER", f"{_S8}__init__.py:94-104"),
-    Rule("sglang", ("mxfp4",), "AMD", "refused", "the method is registered on gfx95 alone", f"{_S8}__init__.py:94-104", ("mxfp4",)),
-    Rule("sglang", ("nvfp4",), "before sm_100", "weights only", "Marlin: weights alone, scales of activations dropped", f"{_S8}compressed_tensors/compressed_tensors.py:754-783"),
-    Rule("sglang", ("nvfp4",), "sm_100 and later", "units", "NVFP4 units", f"{_S8}compressed_tensors/compressed_tensors.py:754-766"),
-    Rule("sglang", ("fp4 weights",), "CUDA", "weights only", "as the checkpoint asks", f"{_S8}compressed_tensors/compressed_tensors.py:754-755"),
-    Rule("sglang", ("int8",), "CUDA", "units", "int8 units", f"{_S8}w8a8_int8.py:86-88"),
-    Rule("sglang", ("int4",), "CUDA", "weights only", "codes to 16 bits in the kernel", f"{_S8}gptq/gptq.py:386-387; {_S8}awq/awq.py:109-116"),
-    Rule("sglang", ("int4",), "AMD", "weights only", "codes to 16 bits in the kernel", f"{_S8}awq/awq.py:109-116"),
-)  # fmt: skip
+    Rule("vllm", ("fp8",), "before sm_89", "refused", "the scheme asks for 89", "v quark fp8", ("quark",)),
+    Rule("vllm", (*_FP8, "fp8 weights"), "before sm_89", "weights only", _MARLIN, "v marlin fp8"),
+    Rule("vllm", ("fp8 block",), "sm_90 and later", "requantized", _E8M0, "v e8m0"),
+    Rule("vllm", ("fp8 weights",), "CUDA", "weights only", _MARLIN, "v fp8 weights"),
+    Rule("vllm", _FP8, "sm_89 and later", "units", _FP8_UNITS, "v fp8"),
+    Rule("vllm", _FP8, "FNUZ", "converted", _FNUZ, "v fnuz"),
+    Rule("vllm", _FP8, "OCP on AMD", "units", _FP8_UNITS, "v fp8 amd"),
+    Rule("vllm", ("fp8 block",), "AMD", "emulated", "Triton's product, without units", "v triton"),
+    Rule("vllm", ("fp8",), "AMD", "refused", "no kernel", "v fp8 amd"),
+    Rule("vllm", ("mxfp4",), "CUDA", "emulated", _EMULATED, "v quark mx", ("quark",)),
+    Rule("vllm", ("mxfp8", "mxfp4", "nvfp4"), "before sm_100", "weights only", _MARLIN, "v marlin"),
+    Rule("vllm", ("mxfp8",), "sm_100 and later", "units", "MX units", "v mxfp8"),
+    Rule("vllm", ("mxfp4",), "sm_100 and later", "units", "MX units", "v mxfp4"),
+    Rule("vllm", ("nvfp4",), "sm_100 and later", "units", "NVFP4 units", "v nvfp4"),
+    Rule("vllm", ("mxfp8",), "MX on AMD", "units", "MX units", "v mxfp8 amd"),
+    Rule("vllm", ("mxfp4",), "MX on AMD", "units", "MX units, by AITER", "v mxfp4 amd"),
+    Rule("vllm", ("mxfp8", "mxfp4"), "AMD", "emulated", _EMULATED, "v mx emulated"),
+    Rule("vllm", ("nvfp4",), "AMD", "emulated", _EMULATED, "v nvfp4"),
+    Rule("vllm", ("fp4 weights",), "CUDA", "weights only", _ASKED, "v marlin"),
+    Rule("vllm", ("int8",), "CUDA", "units", "int8 units", "v int8"),
+    Rule("vllm", ("int8",), "AMD", "units", "int8 units", "v int8"),
+    Rule("vllm", ("int4",), "anywhere", "weights only", _16, "v int4"),
+    Rule("sglang", ("fp8",), "before sm_89", "refused", "the scheme asks for 89", "s quark fp8", ("quark",)),
+    Rule("sglang", (*_FP8, "fp8 weights"), "before sm_89", "weights only", _MARLIN, "s marlin fp8"),
+    Rule("sglang", ("fp8 block",), "sm_100, sm_103", "requantized", _E8M0, "s e8m0"),
+    Rule("sglang", ("fp8 weights",), "CUDA", "weights only", _MARLIN, "s fp8 weights"),
+    Rule("sglang", _FP8, "sm_89 and later", "units", _FP8_UNITS, "s fp8"),
+    Rule("sglang", _FP8, "FNUZ", "converted", _FNUZ, "s fnuz"),
+    Rule("sglang", _FP8, "gfx950", "units", _FP8_UNITS, "s fnuz"),
+    Rule("sglang", ("mxfp8",), "sm_100 and later", "units", "MX units", "s mxfp8"),
+    Rule("sglang", ("mxfp8",), "before sm_100", "refused", "the method asks for 100", "s mxfp8"),
+    Rule("sglang", ("mxfp8",), "gfx950", "units", "MX units", "s mxfp8"),
+    Rule("sglang", ("mxfp4",), "CUDA", "weights only", "weights alone; units of sm_100 for some experts", "s mxfp4"),
+    Rule("sglang", ("mxfp4",), "gfx950", "units", "MX units, by AITER", "s mxfp4 amd"),
+    Rule("sglang", ("mxfp4",), "AMD", "refused", "the method is registered on gfx95 alone", "s mxfp4 amd", ("mxfp4",)),
+    Rule("sglang", ("nvfp4",), "before sm_100", "weights only", f"{_MARLIN}, scales of activations dropped", "s nvfp4"),
+    Rule("sglang", ("nvfp4",), "sm_100 and later", "units", "NVFP4 units", "s nvfp4"),
+    Rule("sglang", ("fp4 weights",), "CUDA", "weights only", _ASKED, "s nvfp4"),
+    Rule("sglang", ("int8",), "CUDA", "units", "int8 units", "s int8"),
+    Rule("sglang", ("int4",), "CUDA", "weights only", _16, "s int4"),
+    Rule("sglang", ("int4",), "AMD", "weights only", _16, "s int4"),
+)
 
-#: what a method asks of a GPU, (engine, method) -> capability, line of the function that says so. vLLM asks it of AMD too
-#: (config/vllm.py:924-936; SGLang: model_loader/loader.py:253-263)
+#: what a method asks of a GPU, (engine, method) -> capability, line of the function that says so. AMD is asked too
+#: (vllm/config/vllm.py:924-936; sglang/srt/model_loader/loader.py:253-263)
 MINIMUM: dict[tuple[str, str], tuple[int, str]] = {
     ("vllm", "auto_awq"): (75, f"{_V8}auto_awq.py:233"),
     ("vllm", "auto_gptq"): (60, f"{_V8}auto_gptq.py:182"),

@@ -95,7 +95,7 @@ ENGINES: dict[str, Kind] = {
         "doubt", "A layer that was to be quantized runs unquantized, or as another format.", "Look which one."
     ),
     "log: query or probabilities at 1.0": Kind(
-        "doubt", "Attention in fp8 runs without a scale for queries or probabilities.", "Calibrate them, or leave Q wide."
+        "doubt", "Attention in fp8 runs without a scale for queries or probabilities.", "Calibrate them."
     ),
     "log: requantized": Kind(
         "doubt", "The engine quantized weights again while loading.", "Compare answers with the original."

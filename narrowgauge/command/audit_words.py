@@ -41,7 +41,7 @@ def report_texts(report: Report, top: int, width: int) -> list[Text]:
         mine = [g for g in groups if g.first.level == level]
         if mine:
             texts += [Text(), *_findings(level, mine, top, width)]
-    if report.passports:
+    if report.taken:
         texts += [Text(), *_passports(report, top, width)]
     if report.online:
         texts += [Text(), *_online(report.online, top, width)]
@@ -76,7 +76,7 @@ def about(report: Report) -> Iterator[tuple[str, str]]:
                 f"{report.asked.bandwidth:g} TB/s"
             ),
         )
-    for path, count in Counter(report.paths.values()).items():
+    for path, count in Counter(report.paths[p.module] for p in report.taken if p.module in report.paths).items():
         yield "compute path", f"{count:,} quantized tensors: {path}"
     yield from not_read(report)
 
@@ -103,7 +103,7 @@ def not_read(report: Report) -> Iterator[tuple[str, str]]:
         yield "not looked at", f"{every - len(report.chosen):,} of {every:,} tensors, by --only {report.asked.only}"
     if report.spared and report.online:
         yield "left as they are", f"{listed(report.spared)}: engines quantize linear layers"
-    strange = Counter(p.scheme.unread for p in report.passports if p.scheme.unread)
+    strange = Counter(p.scheme.unread for p in report.taken if p.scheme.unread)
     for why, count in strange.items():
         yield "not understood", f"{count:,} quantized tensors: {why}"
 
@@ -168,7 +168,7 @@ def _passports(report: Report, top: int, width: int) -> list[Text]:
 def passport_groups(report: Report) -> dict[tuple[str, ...], int]:
     """Passports that say the same, of names that differ by numbers alone, with how many they are."""
     same: Counter[tuple[str, ...]] = Counter()
-    for p in report.passports:
+    for p in report.taken:
         bits = f"{p.bits:.4g}"
         same[(pattern_of(p.module), p.scheme.says, p.scaled, p.granularity, bits, report.paths.get(p.module, ""))] += 1
     return dict(same)
