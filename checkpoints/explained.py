@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.checkpoints.hypotheses import HYPOTHESES, pairs_in_blocks
+from narrowgauge.checkpoints.hypotheses import FLAVOURS, HYPOTHESES, pairs_in_blocks
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.values import Raw, Rows, combined
@@ -18,6 +18,8 @@ from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.layouts import layout_named, storage_shape, unpack
 
+#: of readings that come so near to each other, the first is named: one scale over all is a factor too
+ALIKE = 0.5
 #: an explanation brings the weight back to within so many decibels of the nearest quantization
 RESTORED = 3.0
 
@@ -66,12 +68,10 @@ def explain(passport: Passport, samples: Sequence[Sample], expected: float) -> E
         (_db(signal, sum(sample.noise(w) for sample, w in zip(samples, each, strict=True))), says, remedy)
         for says, remedy, each in _readings(passport, samples)
     ]
-    factor = _factor(samples)
-    if factor:
-        scaled = _db(signal, sum(sample.noise(sample.piece.values * factor) for sample in samples))
-        tried.append((scaled, f"every weight is {1 / factor:.6g} times the original's", _of_factor(factor)))
-    if tried and (best := max(tried))[0] >= expected - RESTORED:
-        return Explained(f"{best[1]}: so read it has {best[0]:.1f} dB", best[2])
+    best = max((db for db, _, _ in tried), default=-np.inf)
+    if best >= expected - RESTORED:
+        db, says, remedy = next(each for each in tried if each[0] >= best - ALIKE)
+        return Explained(f"{says}: so read it has {db:.1f} dB", remedy)
     groups = _by_group(passport, samples, signal)
     if groups >= expected - RESTORED:
         return Explained(
@@ -104,6 +104,13 @@ def _readings(passport: Passport, samples: Sequence[Sample]) -> Iterator[tuple[s
             if hypothesis.applies(passport):
                 yield hypothesis.says, hypothesis.remedy, [hypothesis.read(raw, passport) for raw in kept]
         yield from _swizzled(passport, kept)
+    if factor := _factor(samples):
+        values = [sample.piece.values * factor for sample in samples]
+        yield f"every weight is {1 / factor:.6g} times the original's", _of_factor(factor), values
+    if len(kept) == len(samples):
+        for flavour in FLAVOURS:
+            if flavour.applies(passport):
+                yield flavour.says, flavour.remedy, [flavour.read(raw, passport) for raw in kept]
     if passport.scheme.name == "gguf_mxfp4":
         says = "each byte holds neighbours, and not the halves of a block"
         yield says, "Write element i low and i + 16 high.", [pairs_in_blocks(sample.piece.values) for sample in samples]

@@ -166,7 +166,7 @@ class _Fit:
 @cache
 def _by_dtype() -> Mapping[str, tuple[tuple[str, Scheme], ...]]:
     found: dict[str, list[tuple[str, Scheme]]] = {}
-    for scheme in SCHEMES.values():
+    for scheme in sorted(SCHEMES.values(), key=lambda scheme: not scheme.only_when):  # what is said before what fits
         for dtype in scheme.stored:
             found.setdefault(dtype, []).extend((suffix, scheme) for suffix in scheme.weights)
     return {dtype: tuple(each) for dtype, each in found.items()}
@@ -224,14 +224,14 @@ def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, sa
     if against:
         problems.append((4, "blocks do not fit", against, tensors["scale"].name))
     elif cut is not None and (zeros := tensors.get("zeros")) is not None and scheme.zeros:
-        expected = _zeros_shape(cut.grid(*shape[-2:]), scheme)
+        expected = zeros_shape(cut.grid(*shape[-2:]), scheme)
         if zeros.shape[-2:] != expected:
             over = f"zero points of shape {list(zeros.shape)} over a weight of {list(shape)}; expected {list(expected)}"
             problems.append((4, "blocks do not fit", over, zeros.name))
     return _Fit(module, scheme, {"weight": tensor, **tensors}, shape, cut, asked, tuple(problems))
 
 
-def _zeros_shape(grid: tuple[int, int], scheme: Scheme) -> tuple[int, int]:
+def zeros_shape(grid: tuple[int, int], scheme: Scheme) -> tuple[int, int]:
     """Of packed zero points: [groups, words of rows] where weights are stored as [K, N], else the other way round."""
     words = ceil(grid[0] * layout_named(scheme.packing).bits / 32)
     return (grid[1], words) if scheme.transposed else (words, grid[1])

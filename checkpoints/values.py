@@ -14,7 +14,7 @@ import numpy.typing as npt
 from narrowgauge.checkpoints.blocks import BLOCKS
 from narrowgauge.checkpoints.matrices import Matrices, matrices
 from narrowgauge.checkpoints.model import Stored
-from narrowgauge.checkpoints.passports import Passport
+from narrowgauge.checkpoints.passports import Passport, zeros_shape
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.source import Source
 from narrowgauge.contracts.coded import Coded
@@ -71,6 +71,11 @@ def readable(passport: Passport) -> str:
         tensor = passport.tensors.get(part.role)
         if tensor is not None and tensor.dtype not in part.dtypes and part.role not in ("input", "second_input"):
             return f"its {part.role} is {tensor.dtype}"
+    zeros = passport.tensors.get("zeros")
+    if zeros is not None and passport.scheme.zeros:
+        grid = passport.cutting.grid(*passport.shape[-2:])
+        if zeros.shape != zeros_shape(grid, passport.scheme) or len(passport.shape) > 2:
+            return f"its zero points have the shape {list(zeros.shape)}"
     lead = prod(passport.shape[:-2])
     second = passport.tensors.get("second")
     if second is not None and prod(second.shape) not in (1, lead):
