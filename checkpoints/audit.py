@@ -21,7 +21,7 @@ from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.flavours import flavour_findings
 from narrowgauge.checkpoints.landing import DESTINATIONS
 from narrowgauge.checkpoints.logs import log_findings
-from narrowgauge.checkpoints.model import Checkpoint, Stored
+from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import Passport, passports
 from narrowgauge.checkpoints.report import AS_IT_IS, Found, Progress, Report
@@ -48,13 +48,10 @@ def audit(asked: Asked) -> Iterator[Event]:
     """
     yield Progress("headers", 0, 0)
     report = opened(asked)
-    try:
-        yield from done(HEADERS, report)
-        if not asked.headers_only:
-            yield from done(NUMBERS, report)
-        yield report
-    finally:
-        closed(report.checkpoint)
+    yield from done(HEADERS, report)
+    if not asked.headers_only:
+        yield from done(NUMBERS, report)
+    yield report
 
 
 def opened(asked: Asked) -> Report:
@@ -250,13 +247,6 @@ def _against(report: Report) -> Iterator[Event]:
             yield _found(report, f"against {asked.against}", one.finding)
         done += passport.size
         yield Progress("against the original", done, total, passport.module)
-    closed(original)
-
-
-def closed(checkpoint: Checkpoint) -> None:
-    """Take away what was copied out of torch's files to be read."""
-    if checkpoint.temporary is not None:
-        checkpoint.temporary.cleanup()
 
 
 HEADERS: tuple[Stage, ...] = (_headers, _served, _logged)

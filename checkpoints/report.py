@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -23,6 +23,8 @@ from narrowgauge.contracts.formats import FORMATS
 #: the version of the schema; a field that is added changes nothing, one that goes or changes its meaning does
 SCHEMA = 1
 LEVELS: tuple[Level, ...] = ("wrong", "doubt", "note")
+#: patterns of names of one kind of finding that are told apart
+PATTERNS = 6
 #: what findings are about that no option asks for
 AS_IT_IS = "as it is"
 
@@ -191,11 +193,19 @@ def _answer(about: str, found: Sequence[Found]) -> Answer:
 
 
 def _kinds(found: Sequence[Found]) -> str:
-    """Kinds of findings, each with the number of tensors that have it."""
-    kinds: dict[str, set[str]] = {}
+    """Kinds of findings, each with the number of tensors that have it, and of elements where they are more."""
+    kinds: dict[str, list[Found]] = {}
     for one in found:
-        kinds.setdefault(one.finding.kind, set()).add(one.finding.tensor)
-    return ", ".join(kind if tensors == {""} else f"{kind} ({len(tensors)})" for kind, tensors in kinds.items())
+        kinds.setdefault(one.finding.kind, []).append(one)
+    return ", ".join(f"{kind}{_many(members)}" for kind, members in kinds.items())
+
+
+def _many(members: Sequence[Found]) -> str:
+    tensors = {one.finding.tensor for one in members} - {""}
+    count = sum(one.finding.count for one in members)
+    if not tensors:
+        return ""
+    return f" ({len(tensors):,}; {count:,} elements)" if count > len(tensors) else f" ({len(tensors):,})"
 
 
 @dataclass(frozen=True)
@@ -217,18 +227,22 @@ class Group:
         return sum(found.finding.count for found in self.members)
 
 
-def grouped(found: Iterable[Found]) -> list[Group]:
-    """Findings, those that differ by layers and experts together: by level, then in the order in which they came.
+def grouped(report: Report) -> list[Group]:
+    """Findings, those that differ by layers and experts together: by level, then by question, then as they came.
 
-    Notes of one kind are all together, whatever their tensors are called.
+    Notes of one kind are all together, whatever their tensors are called, and so is a kind with many patterns.
     """
-    groups: dict[tuple[str, ...], list[Found]] = {}
-    for one in found:
-        pattern = "" if one.level == "note" else pattern_of(one.finding.tensor)
-        key = (one.finding.kind, one.about, pattern, one.role)
-        groups.setdefault(key, []).append(one)
-    made = [Group(key[0], key[1], key[2], tuple(members)) for key, members in groups.items()]
-    return sorted(made, key=lambda g: (not g.first.decides, LEVELS.index(g.first.level)))
+    kinds: dict[tuple[str, str, Role], dict[str, list[Found]]] = {}
+    for one in report.found:
+        patterns = kinds.setdefault((one.finding.kind, one.about, one.role), {})
+        patterns.setdefault(pattern_of(one.finding.tensor), []).append(one)
+    groups = []
+    for (kind, about, _), patterns in kinds.items():
+        if len(patterns) > 1 and (len(patterns) > PATTERNS or KINDS[kind].level == "note"):
+            patterns = {"": [one for members in patterns.values() for one in members]}
+        groups += [Group(kind, about, pattern, tuple(members)) for pattern, members in patterns.items()]
+    place = {about: n for n, about in enumerate(report.questions)}
+    return sorted(groups, key=lambda g: (not g.first.decides, LEVELS.index(g.first.level), place[g.about]))
 
 
 def pattern_of(name: str) -> str:

@@ -34,7 +34,7 @@ def said_now(found: Found) -> Text:
 
 def report_texts(report: Report, top: int, width: int) -> list[Text]:
     """The whole report, the verdict first."""
-    groups = grouped(report.found)
+    groups = grouped(report)
     head = facts(((name, plain(said)) for name, said in about(report)), width, indent=0)
     texts = [*head]
     for level in LEVELS:

@@ -116,7 +116,7 @@ def test_a_large_element_ruins_a_tensor_for_one_scale(tmp_path: Path, capsys: py
     assert {kind: n for kind, n in counts.items() if n} == {"exact": 1, "flushed": 4095}
     assert data["left_as_they_are"] == ["model.embed_tokens.weight"]
     assert [f["about"] for f in data["findings"] if f["kind"] == "quantizing ruins"] == [f"to {name}"]
-    assert data["answers"][1] == {"about": f"to {name}", "survives": False, "said": "quantizing ruins (1)"}
+    assert data["answers"][1] == {"about": f"to {name}", "survives": False, "said": "quantizing ruins (1; 4,095 elements)"}
     # a scale for each row: the other rows are as they were
     data = as_json(["audit", folder, "--to", "vllm.fp8_per_token_dynamic"], capsys)
     assert data["online"][0]["measured"]["counts"]["flushed"] == 63
