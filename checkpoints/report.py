@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from narrowgauge.checkpoints.against import Compared
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import Weighed
 from narrowgauge.checkpoints.configured import Configuration
@@ -96,17 +97,30 @@ class Report:
     paths: dict[str, str] = field(default_factory=dict)  #: of a passport's module: how the target computes with it
     censuses: dict[str, Census] = field(default_factory=dict)  #: by tensor
     online: list[OfWeight] = field(default_factory=list)
+    compared: list[Compared] = field(default_factory=list)
     spared: list[str] = field(default_factory=list)  #: matrices that engines leave as they are, under a recipe
+
+    @property
+    def served(self) -> str:
+        """Engine, flag and target, as one question; "" where none was named."""
+        asked = self.asked
+        flag = f"--kv-cache-dtype {asked.kv_cache_dtype}" if asked.kv_cache_dtype else ""
+        return " ".join(filter(None, (asked.engine, flag, f"on {asked.target}" if asked.target else "")))
 
     @property
     def questions(self) -> list[str]:
         """What there is a verdict on: the checkpoint as it is, then what was asked, in that order."""
         asked = self.asked
-        engine = " ".join(filter(None, (asked.engine, f"on {asked.target}" if asked.target else "")))
         return [
-            AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([engine] if engine else []),
+            AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([self.served] if self.served else []),
             *([f"against {asked.against}"] if asked.against else []), *([f"log {asked.log}"] if asked.log else []),
         ]  # fmt: skip
+
+    @property
+    def taken(self) -> list[Passport]:
+        """The quantized weights of which a tensor was chosen."""
+        chosen = {tensor.name for tensor in self.chosen}
+        return [p for p in self.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
 
     @property
     def ranges(self) -> list[Range]:
@@ -125,7 +139,7 @@ class Report:
     @property
     def answers(self) -> list[Answer]:
         """One for each question, in the order in which they were asked."""
-        return [_answer(about, [f for f in self.found if f.about == about and f.decides]) for about in self.questions]
+        return [_answer(about, [f for f in self.found if f.about == about]) for about in self.questions]
 
     def to_json(self) -> dict[str, Any]:
         c, w = self.checkpoint, self.weighed
@@ -148,9 +162,10 @@ class Report:
                 "parameters": w.parameters, "quantized": w.quantized, "bytes": w.size, "bytes_per_parameter": w.each,
                 "bytes_per_quantized": w.each_quantized, "decode_floor_s": w.floor(self.asked.bandwidth),
             },
-            "passports": [{**p.to_json(), "compute_path": self.paths.get(p.module, "")} for p in self.passports],
+            "passports": [{**p.to_json(), "compute_path": self.paths.get(p.module, "")} for p in self.taken],
             "tensors": [self._tensor(tensor) for tensor in self.chosen],
             "online": [one.to_json() for one in self.online], "left_as_they_are": self.spared,
+            "against": [one.to_json() for one in self.compared],
         }  # fmt: skip
 
     def _tensor(self, tensor: Stored) -> dict[str, Any]:
@@ -166,14 +181,21 @@ def _is_wide(tensor: Stored) -> bool:
     return fmt is not None and fmt.bits >= 16 and fmt.family == "ieee"
 
 
-def _answer(about: str, deciding: Sequence[Found]) -> Answer:
-    if not deciding:
-        return Answer(about, True, "nothing is wrong")
+def _answer(about: str, found: Sequence[Found]) -> Answer:
+    wrong = [f for f in found if f.decides]
+    doubts = [f for f in found if f.level == "doubt" and f.role == "model"]
+    said = _kinds(wrong) if wrong else "nothing is wrong"
+    if doubts:
+        said += f"; in doubt: {_kinds(doubts)}"
+    return Answer(about, not wrong, said)
+
+
+def _kinds(found: Sequence[Found]) -> str:
+    """Kinds of findings, each with the number of tensors that have it."""
     kinds: dict[str, set[str]] = {}
-    for found in deciding:
-        kinds.setdefault(found.finding.kind, set()).add(found.finding.tensor)
-    said = ", ".join(kind if tensors == {""} else f"{kind} ({len(tensors)})" for kind, tensors in kinds.items())
-    return Answer(about, False, said)
+    for one in found:
+        kinds.setdefault(one.finding.kind, set()).add(one.finding.tensor)
+    return ", ".join(kind if tensors == {""} else f"{kind} ({len(tensors)})" for kind, tensors in kinds.items())
 
 
 @dataclass(frozen=True)

@@ -55,13 +55,13 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
         for part, value in {"x": x, **given_with(x)}.items()
     }
     write(path, tensors, metadata, typed=True)
-    shown = sent if isinstance(claim.contract, OfCache) else cases
+    shown = sent if isinstance(claim.contract, OfCache | Convert) else cases
     return {name: x.shape for name, x in shown.items()}
 
 
 def outputs_of(claim: Claim) -> dict[str, str]:
-    """Names and formats of what an outputs file holds of each case; of a cache as elements of memory."""
-    if isinstance(claim.contract, OfCache):
+    """Names and formats of what an outputs file holds of each case; of a cache or conversion as elements of memory."""
+    if isinstance(claim.contract, OfCache | Convert):
         first = next(case for case in CASES if case.suits(claim))
         return dict(in_memory(claim, first.inputs(claim)).outputs)
     return resolved(claim).outputs

@@ -9,9 +9,9 @@ from typing import Literal
 from narrowgauge.checkpoints.engines import remaps
 from narrowgauge.checkpoints.engines.remaps import LEFT_OVER, STACKED, Outcome, Renamed
 
-#: "map": vLLM's mapper; "map and stack": with the model's own in one pass; "remap": the engine's function; "remap else":
-#: of names without parameter alone; "rename": the way's own pairs; "stack": projections into one, wherever their name
-#: occurs; "stack .": with the dot before it
+#: "map": vLLM's mapper; "map and stack": with the model's own in one pass; "remap": the engine's function;
+#: "remap else": of names without parameter alone; "rename": the way's own pairs; "stack": projections into one,
+#: wherever their name occurs; "stack .": with the dot before it
 Step = Literal["map", "map and stack", "remap", "remap else", "rename", "stack", "stack ."]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from narrowgauge.checkpoints.engines.loaders import Loader, Way
 
-
 #: the steps, and what follows where no parameter is found
 WAYS = {
     "fused, then remapped, ends": Way(("stack", "remap"), "ends", unstacked="ends"),

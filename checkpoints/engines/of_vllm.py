@@ -1,15 +1,14 @@
 """Which way vLLM 0.33.0 loads an architecture, read from its loaders and run (suites/meta/engines/load_names.py).
 
-Most models leave the scales to the engine's loader and its mapper. Where a model fuses its projections in the same pass,
-``k_proj.output_scale`` of Quark is ``qkv_proj.output_scale`` before the mapper's ends are looked at, and loading ends. The
-models with latent attention have a loader of their own below the engine's: the mapper has renamed to ``.attn.k_scale``
-when the function comes, which finds no ``.mla_attn.mla_attn.attn``: no spelling of any scale arrives.
+Most models leave the scales to the engine's loader and its mapper. Where a model fuses its projections in the same
+pass, ``k_proj.output_scale`` of Quark is ``qkv_proj.output_scale`` before the mapper's ends are looked at, and loading
+ends. The models with latent attention have a loader of their own below the engine's: the mapper has renamed to
+``.attn.k_scale`` when the function comes, which looks for ``.attn.attn.k_scale``: no spelling of any scale arrives.
 """
 
 from __future__ import annotations
 
 from narrowgauge.checkpoints.engines.loaders import Loader, Way
-
 
 #: the steps, and what follows where no parameter is found
 WAYS = {

@@ -1,10 +1,10 @@
 """How engines rename the scales of a key-value cache, exactly: patterns in their order, and what they say.
 
 vLLM has two ways. Its loader renames by the quantization method's patterns
-(vllm/model_executor/layers/quantization/base_config.py:219-252, fp8.py:210-222, quark/quark.py:951-961), and a name that
-still fits nothing ends it, unless its end is one that may be missing. Models with a loader of their own call a function
-(vllm/model_executor/model_loader/weight_utils.py:1722-1831) that drops a name without a parameter and says so once for
-each text, so that later layers go silently. SGLang has the function alone
+(vllm/model_executor/layers/quantization/base_config.py:219-252, fp8.py:210-222, quark/quark.py:951-961), and a name
+that still fits nothing ends it, unless its end is one that may be missing. Models with a loader of their own call a
+function (vllm/model_executor/model_loader/weight_utils.py:1722-1831) that drops a name without a parameter and says so
+once for each text, so that later layers go silently. SGLang has the function alone
 (sglang/srt/model_loader/weight_utils.py:1779-1857).
 """
 
@@ -46,7 +46,7 @@ MAPPER_ENDS = (
     (".self_attn.prob_output_scale", ".self_attn.attn.prob_scale"),
 )
 WITH_ENDS = ("fp8", "deepseek_v4_fp8", "quark")
-#: what may be left over in vLLM's loader, whatever the method: passed over at the level of debug (base_config.py:112-119)
+#: what may be left over in vLLM's loader, whatever the method: said at the level of debug (base_config.py:112-119)
 LEFT_OVER = (".q_scale", ".k_scale", ".v_scale", ".q_zero_point", ".k_zero_point", ".v_zero_point")
 #: the projections that engines fuse into one, in the order in which they look for them
 STACKED = ("q_proj", "k_proj", "v_proj")

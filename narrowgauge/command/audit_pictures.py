@@ -152,8 +152,8 @@ def _caption(asked: Sequence[str]) -> str:
 
 def histograms(report: Report) -> list[dict[str, Any]]:
     """How often each code occurs, of quantized tensors whose names differ by numbers alone."""
-    pattern = {p.module: pattern_of(p.module) for p in report.passports}
-    found = by_pattern(report.passports, report.censuses, pattern)
+    pattern = {p.module: pattern_of(p.module) for p in report.taken}
+    found = by_pattern(report.taken, report.censuses, pattern)
     return [_histogram(name, one) for (name, _), one in list(found.items())[:HISTOGRAMS]]
 
 

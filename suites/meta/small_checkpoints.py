@@ -158,6 +158,7 @@ LLMS: dict[str, Llm] = {
     "quark_ptpc_fp8": Llm(models.llama(), schemes.fp8("channel", bf16, 1), configs.quark(*configs.QUARK_PTPC)),
     "quark_mxfp4": Llm(models.llama(), schemes.mxfp4("weight"), configs.quark(*configs.QUARK_MXFP4)),
     "quark_mx17": Llm(models.llama(), schemes.mx17, configs.quark(*configs.QUARK_OLD)),
+    "int8_rows": Llm(models.llama(), schemes.int8_rows),
     "awq": Llm(models.llama(), schemes.awq, configs.AWQ, kept=f16),
     "gptq_v1": _gptq(1, "gptq", True),
     "gptq_v1_asym": _gptq(1, "gptq", False),
@@ -178,6 +179,15 @@ def _conv_pth() -> Draft:
     return made
 
 
+def _training() -> Draft:
+    """A trainer's state in safetensors: paths with dots."""
+    made = rest.training()
+    tables = ({name.replace("/", "."): x for name, x in table.items()} for table in (made.weights, made.originals))
+    tensors = {name.replace("/", "."): raw for name, raw in made.tensors.items()}
+    weights, originals = tables
+    return Draft(tensors, weights=weights, originals=originals)
+
+
 def _made(row: Llm) -> Callable[[], Draft]:
     return lambda: draft(row)
 
@@ -187,6 +197,7 @@ KINDS: dict[str, Callable[[], Draft]] = {name: _made(row) for name, row in LLMS.
     "gpt_oss": lambda: rest.gpt_oss(openai=False),
     "gpt_oss_openai": lambda: rest.gpt_oss(openai=True),
     "conv_fp32": rest.convolutions,
+    "training": _training,
     "gguf": gguf.draft,
     "torch_bin": _torch_bin,
     "torch_pth": _conv_pth,

@@ -119,37 +119,80 @@ TO_F16 = {"to": "float16"}
 
 CODES: dict[str, Flaw] = {
     # flavours of fp8
-    "FNUZ bytes labelled OCP": Flaw("ct_FP8", made_fnuz, NAN, row="FMT07"),
+    "FNUZ bytes labelled OCP": Flaw("ct_FP8", made_fnuz, ("FNUZ bytes labelled OCP", *NAN), row="FMT07"),
     "NaN bytes": Flaw(
         "deepseek", codes(f"{UP.replace('up', 'shared_experts.up')}.weight", some_codes(0x7F, 0xFF)), NAN
     ),
     "0x80 kept": Flaw(
-        "ct_FP8", each(codes(FP8_CODES, lambda x: x, "F8_E4M3FNUZ"), numbers(".weight_scale", lambda x: x * 2)), NAN
+        "ct_FP8",
+        each(
+            codes(FP8_CODES, lambda x: x, "F8_E4M3FNUZ"),
+            codes(f"{DOWN}.weight", some_codes(0x80)),
+            numbers(".weight_scale", lambda x: x * 2),
+        ),
+        NAN,
     ),
-    "scale not doubled": Flaw("ct_FP8", codes(FP8_CODES, _minus_zero_to_zero, "F8_E4M3FNUZ"), LOST, AGAINST),
+    "scale not doubled": Flaw(
+        "ct_FP8",
+        codes(FP8_CODES, _minus_zero_to_zero, "F8_E4M3FNUZ"),
+        LOST,
+        AGAINST,
+        says="of the OCP flavour and labelled FNUZ",
+    ),
     "OCP bytes for an FNUZ device": Flaw(
         "ct_FP8", nothing, ("OCP bytes for FNUZ",), {"target": "gfx942", "to": "fnuz"}, row="FMT07"
     ),
     # scales that belong to other codes
-    "factor two": Flaw("ct_FP8", numbers(f"{DOWN}.weight_scale", lambda x: x * 2), LOST, AGAINST),
+    "factor two": Flaw("ct_FP8", numbers(f"{DOWN}.weight_scale", lambda x: x * 2), LOST, AGAINST, says="2.0"),
     "wrong shard's scale": Flaw(
-        "ct_FP8_DYNAMIC", swapped(f"{OUT}.weight_scale", f"{DOWN}.weight_scale"), LOST, AGAINST
+        "ct_FP8_DYNAMIC",
+        swapped(f"{OUT}.weight_scale", f"{DOWN}.weight_scale"),
+        LOST,
+        AGAINST,
+        says="of another layer or shard",
     ),
     "scales rounded up without new codes": Flaw(
-        "deepseek", numbers(".weight_scale_inv", lambda x: 2.0 ** np.ceil(np.log2(x))), LOST, AGAINST, row="E8M011"
+        "deepseek",
+        numbers(".weight_scale_inv", lambda x: 2.0 ** np.ceil(np.log2(x))),
+        LOST,
+        AGAINST,
+        says="with other scales for the same codes",
+        row="E8M011",
     ),
     # how codes and scales lie
-    "transposed weight": Flaw("ct_FP8", codes(f"{OUT}.weight", _turned), LOST, AGAINST, row="LAYOUT06"),
-    "transposed weight and shape": Flaw("ct_FP8", codes(f"{DOWN}.weight", _transposed), ("shape disagrees",)),
-    "nibbles the other way round": Flaw("ct_NVFP4", codes(".weight_packed", _halves), LOST, AGAINST, row="LAYOUT03"),
-    "nibbles of gpt-oss the other way round": Flaw("gpt_oss", codes("_blocks", _halves), LOST, AGAINST),
-    "pairs in GGUF's MXFP4": Flaw("gguf", _gguf_pairs, LOST, AGAINST, row="LAYOUT02"),
-    "AWQ in plain order": Flaw("awq", codes(".qweight", _linear_order), LOST, AGAINST),
-    "scales swizzled": Flaw("mo_NVFP4", codes(f"{DOWN}.weight_scale", swizzle), LOST, AGAINST, row="LAYOUT08"),
-    "scales swizzled twice": Flaw(
-        "mo_NVFP4", codes(f"{OUT}.weight_scale", lambda x: swizzle(swizzle(x))), LOST, AGAINST, row="STATE03"
+    "transposed weight": Flaw(
+        "ct_FP8", codes(f"{OUT}.weight", _turned), LOST, AGAINST, says="the matrix is turned", row="LAYOUT06"
     ),
-    "int4 without its offset": Flaw("ct_W4A16", codes(".weight_packed", _turned_signs), LOST, AGAINST),
+    "transposed weight and shape": Flaw("ct_FP8", codes(f"{DOWN}.weight", _transposed), ("shape disagrees",)),
+    "nibbles the other way round": Flaw(
+        "ct_NVFP4", codes(".weight_packed", _halves), LOST, AGAINST, says="the other way round", row="LAYOUT03"
+    ),
+    "nibbles of gpt-oss the other way round": Flaw(
+        "gpt_oss", codes("_blocks", _halves), LOST, AGAINST, says="the other way round"
+    ),
+    "pairs in GGUF's MXFP4": Flaw(
+        "gguf", _gguf_pairs, LOST, AGAINST, says="each byte holds neighbours", row="LAYOUT02"
+    ),
+    "AWQ in plain order": Flaw("awq", codes(".qweight", _linear_order), LOST, AGAINST, says="in plain order"),
+    "scales swizzled": Flaw(
+        "mo_NVFP4",
+        codes(f"{DOWN}.weight_scale", swizzle),
+        LOST,
+        AGAINST,
+        says="in the order of a kernel",
+        row="LAYOUT08",
+    ),
+    "scales swizzled twice": Flaw(
+        "mo_NVFP4",
+        codes(f"{OUT}.weight_scale", lambda x: swizzle(swizzle(x))),
+        LOST,
+        AGAINST,
+        says="twice in the order of a kernel",
+        row="STATE03",
+    ),
+    "int4 without its offset": Flaw(
+        "ct_W4A16", codes(".weight_packed", _turned_signs), LOST, AGAINST, says="two's complement"
+    ),
     "gate and up exchanged": Flaw(
         "ct_FP8", each(*(swapped(f"{UP}{end}", f"{GATE}{end}") for end in (".weight", ".weight_scale"))), LOST, AGAINST
     ),
@@ -162,7 +205,12 @@ CODES: dict[str, Flaw] = {
     ),
     # zeros of GPTQ
     "GPTQ v2 called v1": Flaw(
-        "gptq_v2", configured("quantization_config", "checkpoint_format", value="gptq"), LOST, AGAINST, row="LAYOUT04"
+        "gptq_v2",
+        configured("quantization_config", "checkpoint_format", value="gptq"),
+        LOST,
+        AGAINST,
+        says="(gptq_v2)",
+        row="LAYOUT04",
     ),
     "GPTQ v1 called v2": Flaw(
         "gptq_v1", configured("quantization_config", "checkpoint_format", value="gptq_v2"), ("zeros out of step",)

@@ -116,14 +116,20 @@ SCALES: dict[str, Flaw] = {
         row="STATE04",
     ),
     # another direction
-    "scale inverted": Flaw("ct_FP8_DYNAMIC", numbers(f"{DOWN}.weight_scale", _inverse), LOST, AGAINST),
-    "block scales inverted": Flaw("deepseek", numbers(".weight_scale_inv", _inverse), LOST, AGAINST),
+    "scale inverted": Flaw(
+        "ct_FP8_DYNAMIC", numbers(f"{DOWN}.weight_scale", _inverse), LOST, AGAINST, says="the reciprocal"
+    ),
+    "block scales inverted": Flaw(
+        "deepseek", numbers(".weight_scale_inv", _inverse), LOST, AGAINST, says="the reciprocal"
+    ),
     "second scale that divides, inverted": Flaw(
         "ct_NVFP4", numbers(".weight_global_scale", _inverse), INVERTED, row="SCALEALG05"
     ),
     "second scale that multiplies, inverted": Flaw("mo_NVFP4", numbers(".weight_scale_2", _inverse), INVERTED),
-    "E8M0 one too large": Flaw("ct_MXFP4", codes(".weight_scale", lambda x: x + 1), LOST, AGAINST, row="E8M001"),
-    "log2 with a bias of 127": Flaw("quark_mx17", codes(f"{DOWN}.weight", _biased), ("scale implausible",), row="E8M0"),
+    "E8M0 one too large": Flaw(
+        "ct_MXFP4", codes(".weight_scale", lambda x: x + 1), LOST, AGAINST, says="2 times the original's"
+    ),
+    "log2 with a bias of 127": Flaw("quark_mx17", codes(f"{DOWN}.weight", _biased), ("scale implausible",)),
     # another dtype
     "scale cast to uint8": Flaw("ct_FP8", codes(f"{DOWN}.weight_scale", _truncated, "U8"), ("scale stored as uint8",)),
     "E4M3 scales labelled uint8": Flaw(
@@ -170,7 +176,7 @@ SCALES: dict[str, Flaw] = {
     "KV scale of Quark missing in a layer": Flaw("quark_fp8_kv", without(f"{K}.output_scale"), ("KV scales in part",)),
     "KV scales missing": Flaw("mo_FP8", without(".k_scale", ".v_scale"), ("KV scales promised",)),
     "KV scales of Quark missing": Flaw("quark_fp8_kv_custom", without(".k_scale", ".v_scale"), ("KV scales promised",)),
-    "KV scheme dropped": Flaw("ct_FP8", nothing, ("KV scheme dropped",), {"kv_cache_dtype": "fp8"}),
+    "KV scheme dropped": Flaw("ct_FP8", nothing, ("KV scheme dropped",), {"kv_cache_dtype": "fp8", "engine": "vllm"}),
     "KV scheme null": Flaw(
         "ct_FP8_KV", configured("quantization_config", "kv_cache_scheme", value=None), ("KV scales not declared",)
     ),

@@ -102,6 +102,14 @@ def int8(w: Array, shared: float) -> Quantized:
     return Quantized({"weight": codes_of("I8", codes), "weight_scale": stored}, look_up(codes, INT8) * value_of(stored))
 
 
+def int8_rows(w: Array, shared: float) -> Quantized:
+    """As fracast 0.1.0 has it, with nothing in config.json."""
+    stored = f32(amax(w, (1, w.shape[1])) / 127)
+    codes = nearest(w / value_of(stored), INT8)
+    tensors = {"weight.qweight": codes_of("I8", codes), "weight.scale": stored}
+    return Quantized(tensors, look_up(codes, INT8) * value_of(stored))
+
+
 def _mx_codes(w: Array, emax: int) -> tuple[Raw, Array]:
     """Scales of 32 along K, the largest exponent less the format's (OCP MX 1.0), as E8M0; and each weight's own."""
     codes = np.floor(np.log2(amax(w, (1, 32)))).astype(np.int64) - emax + 127

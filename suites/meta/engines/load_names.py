@@ -1,8 +1,9 @@
 """Engines' own loaders of models, given one tensor at a time: which parameter takes it, or what is said or raised.
 
 Run: ``python -m narrowgauge.suites.meta.engines.load_names ENGINE``, with the engine's unpacked wheel in the path. It
-asks for torch. On stdin a JSON object: ``models`` (architecture, file, attention module), ``ends`` of names. Each line of
-the answer is a model with the outcome for each end, as ``checkpoints.engines.loaders.Fate`` has it.
+asks for torch. On stdin a JSON object: ``models`` (architecture, attention module, its name in a checkpoint), ``ends``
+of names. Each line of the answer is a model with the outcome for each end, as ``checkpoints.engines.loaders.Fate`` has
+it. ``functions`` are names for the engine's function that renames, with ``parameters``: they are a line of their own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ OTHERS = (
     "terratorch", "mistral_common", "soundfile", "cachetools", "blake3",
 )  # fmt: skip
 _SAME = lambda self, other: other  # noqa: E731
-#: a stand-in is also an empty sequence, a number that no comparison holds for, a base class of nothing, and no class of anything
+#: a stand-in is also an empty sequence, a number that no comparison holds for, a base class of nothing, a class that
+#: nothing is of
 SOFT: dict[str, Any] = {
     "__mro_entries__": lambda self, bases: (),
     "__iter__": lambda self: iter(()),
@@ -95,7 +97,7 @@ class Tried:
         self.package, self.heard = package, Heard()
         logging.getLogger().addHandler(self.heard)
         logging.getLogger().setLevel(logging.INFO)
-        self.folder = folder_of(package)
+        self.folder = folder_of(package) or Path()
         own, answers = getattr(self, f"_{package}")()
         self.engine = Engine(package, own, answers)
         if package == "vllm":
@@ -105,7 +107,7 @@ class Tried:
                 "fp8": self.engine.module(f"{quantization}fp8").Fp8Config,
                 "modelopt": self.base,
             }
-            self.registered = dict(self._registered())
+        self.registered = dict(getattr(self, f"_{package}_models")())
 
     def _sglang(self) -> tuple[tuple[str, ...], dict[str, dict[str, Any]]]:
         own = (*_modules(self.folder, "srt.models"), "srt.model_loader.weight_utils", "srt.model_loader.auto_loader")
@@ -133,19 +135,41 @@ class Tried:
             "utils.math_utils": {"cdiv": lambda a, b: -(-a // b)},
         }  # fmt: skip
 
-    def _registered(self) -> Iterator[tuple[str, tuple[str, str]]]:
+    def _sglang_models(self) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Architecture -> module and class: ``EntryClass`` of each file."""
+        for path in (self.folder / "srt/models").glob("*.py"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EntryClass":
+                    for name in (n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)):
+                        yield name, (f"srt.models.{path.stem}", name)
+
+    def _vllm_models(self) -> Iterator[tuple[str, tuple[str, str]]]:
         """Architecture -> module and class of vLLM's registry."""
         tree = ast.parse((self.folder / "model_executor/models/registry.py").read_text())
         for node in (node for node in ast.walk(tree) if isinstance(node, ast.Dict)):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple) and len(value.elts) == 2:
-                    yield key.value, tuple(e.value for e in value.elts if isinstance(e, ast.Constant))  # type: ignore[misc]
+                    file, name = (str(e.value) for e in value.elts if isinstance(e, ast.Constant))
+                    inside = file.startswith("vllm.")
+                    module = file.removeprefix("vllm.") if inside else f"model_executor.models.{file}"
+                    yield str(key.value), (module, name)
 
-    def class_of(self, architecture: str, file: str) -> Any:
-        """The class that loads an architecture, of a file of the package."""
-        module = self.engine.module(file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
-        name = self.registered[architecture][1] if self.package == "vllm" else architecture
-        return getattr(module, name)
+    def class_of(self, architecture: str) -> Any:
+        """The class that loads an architecture."""
+        module, name = self.registered[architecture]
+        return getattr(self.engine.module(module), name)
+
+    def functions(self, names: list[str], parameters: list[str]) -> dict[str, Any]:
+        """Names after the engine's function, and in vLLM after each method's mapper."""
+        loader = {"vllm": "model_executor.model_loader.weight_utils", "sglang": "srt.model_loader.weight_utils"}
+        function = self.engine.module(loader[self.package]).maybe_remap_kv_scale_name
+        found: dict[str, Any] = {"functions": [function(name, dict.fromkeys(parameters)) for name in names]}
+        if self.package == "vllm":
+            found["mapped"] = {
+                method: [cls.get_cache_scale_mapper().map_name(name) for name in names]
+                for method, cls in self.methods.items()
+            }
+        return found
 
     def where(self, cls: Any) -> str:
         """File and lines of the method that loads."""
@@ -155,14 +179,14 @@ class Tried:
 
     def names(self, attention: str) -> list[str]:
         """Parameters of a model of one layer, with an attention module of that name."""
-        around = LAYER + "".join(attention.rpartition("attn.")[0:1])
         scales = "kv" if self.package == "sglang" else ("k", "v", "q", "prob")
-        fused = f"{LAYER}self_attn.qkv_proj" if attention.startswith("self_attn.") else f"{LAYER}qkv_proj"
+        above = attention.partition(".")[0] + "." if "." in attention else ""
         return [
             *(f"{LAYER}{attention}.{s}_scale" for s in scales),
-            *(f"{fused}.{end}" for end in ("weight", "weight_scale", "input_scale")),
-            f"{LAYER}mlp.gate_up_proj.weight", "model.embed_tokens.weight",
-        ] if around else []  # fmt: skip
+            *(f"{LAYER}{above}qkv_proj.{end}" for end in ("weight", "weight_scale", "input_scale")),
+            f"{LAYER}mlp.gate_up_proj.weight",
+            "model.embed_tokens.weight",
+        ]
 
     def outcome(self, cls: Any, attention: str, name: str, method: str) -> list[str]:
         """["loaded", parameter], or ["said" | "silent" | "ends", the exception]."""
@@ -212,7 +236,7 @@ class Tried:
                     module._modules[part] = nn.Module()
                 module = module._modules[part]
             parameter = nn.Parameter(torch.zeros(()), requires_grad=False)
-            parameter.weight_loader = functools.partial(_take, taken, name)  # type: ignore[attr-defined]
+            parameter.weight_loader = functools.partial(_take, taken, name)
             module.register_parameter(last, parameter)
         return outer
 
@@ -281,15 +305,16 @@ def main(arguments: list[str]) -> int:
     """A line of JSON for each model: architecture, lines of its loader, and outcomes by method and end of the name."""
     out = os.fdopen(os.dup(1), "w")  # files of models close what they do not own
     asked, tried = json.load(sys.stdin), Tried(arguments[0])
-    for architecture, file, attention in asked["models"]:
+    if asked["functions"]:
+        print(json.dumps(tried.functions(asked["functions"], asked["parameters"])), file=out)
+    for architecture, attention, module in asked["models"]:
         answer: dict[str, Any] = {"architecture": architecture}
         try:
-            cls = tried.class_of(architecture, file)
+            cls = tried.class_of(architecture)
             answer["where"] = tried.where(cls)
             for method in ("fp8", "modelopt") if tried.package == "vllm" else ("any",):
                 answer[method] = {
-                    end: tried.outcome(cls, attention, f"{LAYER}self_attn{end}", method)
-                    for end in (".k_proj.weight", *asked["ends"])
+                    end: tried.outcome(cls, attention, f"{LAYER}{module}{end}", method) for end in asked["ends"]
                 }
         except Exception as error:
             answer["failed"] = f"{type(error).__name__}: {error}"

@@ -1,0 +1,54 @@
+"""Two codes of 4 bits in a byte: whether bytes are such, and of which format."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.contracts.formats import FORMATS
+from narrowgauge.reference.codec import values
+
+Histogram = npt.NDArray[np.int64]
+Found = tuple[tuple[str, ...], tuple[str, ...]]
+
+#: bytes below which nothing is said
+LEAST = 4096
+#: halves of the summed difference between the two nibbles' shares; of 8-bit formats it is above 0.2
+ALIKE = 0.05
+#: below which shares of sixteen codes are all the same, and tell nothing
+FLAT = 0.02
+#: how much better one reading must mirror than another
+BETTER = 4.0
+
+
+def nibbles(codes: Histogram) -> Found | None:
+    """Candidates and reasons if bytes are two codes of 4 bits each; None if they are not, or too few."""
+    total = int(codes.sum())
+    if total < LEAST:
+        return None
+    both = codes.reshape(16, 16) / total  # [high nibble, low nibble]
+    high, low = both.sum(axis=1), both.sum(axis=0)
+    noise = np.sqrt(8 / total)  # of such a sum over sixteen shares, at most
+    if np.abs(high - low).sum() / 2 > ALIKE + noise:
+        return None
+    if np.abs(both - np.outer(high, low)).sum() / 2 > ALIKE + 4 * noise:
+        return None
+    shares = (high + low) / 2
+    alike = "both nibbles of the bytes have the same distribution"
+    candidates = ("float4_e2m1fn", "int4", "uint4")
+    if np.abs(shares - 1 / 16).sum() / 2 < FLAT + noise:
+        return (*candidates, "int8", "uint8"), ("all codes are about as common",)
+    off = {name: _mirrored(shares, name) for name in candidates}
+    best, second = sorted(off, key=lambda name: off[name])[:2]
+    if off[second] < BETTER * (off[best] + noise / 4):
+        return candidates, (alike, "whether they are floats or integers is not decided")
+    return (best,), (alike, f"codes of either sign are alike if read as {best}, and not as {second}")
+
+
+def _mirrored(shares: npt.NDArray[np.float64], name: str) -> float:
+    """How far shares of numbers and of their negatives lie apart. An unsigned integer's middle is its zero."""
+    fmt = FORMATS[name]
+    real = values(fmt) - (0 if fmt.signed else 1 << (fmt.bits - 1))
+    positive = np.flatnonzero(real > 0)
+    negative = [int(np.flatnonzero(real == -x)[0]) for x in real[positive]]
+    return float(np.abs(shares[positive] - shares[negative]).sum() / 2)
