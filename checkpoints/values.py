@@ -154,7 +154,7 @@ class _Codes:
         self.layout = layout_named(scheme.packing) if scheme.packing else None
         self.count = self.layout.word_bytes * 8 // self.layout.bits if self.layout else 1
         source = self.stack.enter_context(Source(tensor.path))
-        self.found = matrices(tensor, source, lead, tensor.shape[lead])
+        self.found = matrices(tensor, source, lead)
         #: rows of a piece that start on a whole word
         along = scheme.packed == "rows" if not scheme.transposed else scheme.packed == "columns"
         self.each = self.count if along else 1
