@@ -37,7 +37,7 @@ SCHEMES = (
     ),
     Scheme(
         name="int8_rows", says="int8 with a float scale for each row",
-        weights=(".qweight",), stored=("I8",), element="int8", vectors=True,
+        weights=(".qweight",), stored=("I8",), element="int8", vectors=True, alone=True,
         parts=(Part("scale", (".scale",), ("F32",)),),
         cuts=("row", "tensor"),
         by="fracast 0.1.0",
