@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.checkpoints.hypotheses import FLAVOURS, HYPOTHESES, pairs_in_blocks
+from narrowgauge.checkpoints.originals import Sister
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.values import Raw, Rows, combined
@@ -61,8 +62,13 @@ def _db(signal: float, noise: float) -> float:
     return float(10 * np.log10(signal / noise)) if noise and signal else np.inf
 
 
-def explain(passport: Passport, samples: Sequence[Sample], expected: float) -> Explained:
-    """The mistake that, undone, comes within ``RESTORED`` dB of the nearest quantization. ``expected`` in dB."""
+def explain(
+    passport: Passport, samples: Sequence[Sample], expected: float, sisters: Iterable[Sister] = ()
+) -> Explained:
+    """The mistake that, undone, comes within ``RESTORED`` dB of the nearest quantization. ``expected`` in dB.
+
+    ``sisters``: what else of the original the weight may be.
+    """
     signal = sum(sample.signal for sample in samples)
     tried = [
         (_db(signal, sum(sample.noise(w) for sample, w in zip(samples, each, strict=True))), says, remedy)
@@ -85,6 +91,13 @@ def explain(passport: Passport, samples: Sequence[Sample], expected: float) -> E
             f"with a factor for each column it has {columns:.1f} dB: as AWQ and SmoothQuant leave it, which put the "
             "factors into the layer before", "Nothing, if that layer has them.", meant=True,
         )  # fmt: skip
+    for sister in sisters:
+        sample = samples[0]
+        other = replace(sample, x=sister.rows(sample.piece.which, sample.piece.first, len(sample.x)))
+        if _db(other.signal, other.noise(sample.piece.values)) >= expected - RESTORED:
+            return Explained(
+                f"these are the weights of {sister.name}", "Look how the exporter orders experts and shards."
+            )
     return Explained("no mistake that is known here explains it: other weights, or another order of them", "")
 
 

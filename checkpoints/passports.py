@@ -196,7 +196,8 @@ def _best(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit |
 def _may_be(tensor: Stored, scheme: Scheme, said: Configuration) -> bool:
     if scheme.only_when and any(said.keys.get(key) not in values for key, values in scheme.when):
         return False
-    return len(tensor.shape) >= 2 + scheme.merged and all(tensor.shape)
+    axes = 1 if scheme.vectors else 2 + scheme.merged
+    return len(tensor.shape) >= axes and all(tensor.shape)
 
 
 def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit:
@@ -271,7 +272,7 @@ def logical_shape(tensor: Stored, scheme: Scheme) -> tuple[int, ...]:
     shape = tensor.shape
     if scheme.merged:
         shape = (*shape[: -1 - scheme.merged], prod(shape[-1 - scheme.merged :]))
-    *lead, rows, columns = shape
+    *lead, rows, columns = shape if len(shape) > 1 else (1, *shape)
     if scheme.packing and tensor.dtype != "F4":  # safetensors counts elements of F4
         each = _FILE_BITS[tensor.dtype] // layout_named(scheme.packing).bits
         rows, columns = (rows * each, columns) if scheme.packed == "rows" else (rows, columns * each)

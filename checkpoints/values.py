@@ -121,24 +121,29 @@ def _of_blocks(passport: Passport, size: int) -> Iterator[Rows]:
                     yield Rows(which, first, BLOCKS[scheme.name](bytes_).reshape(count, columns))
 
 
-def raws(passport: Passport, size: int = PIECE) -> Iterator[Raw]:
-    """Codes and scales of a weight whose codes stand in a tensor of their own. Raises as ``rows`` does."""
+def raws(passport: Passport, size: int = PIECE, some: int = 0) -> Iterator[Raw]:
+    """Codes and scales of a weight whose codes stand in a tensor of their own. Raises as ``rows`` does.
+
+    ``some``: so many pieces at most, evenly spaced.
+    """
     if reason := readable(passport):
         raise BadInput(f"{passport.weight.path}: the values of {passport.weight.name!r} are not read: {reason}")
     *lead, n, columns = passport.shape
     with ExitStack() as stack:
         beside = _Beside(passport, stack)
         codes = _Codes(passport, stack)
-        for which in range(prod(lead)):
-            for first, count in _steps(n, columns, size, codes.each):
-                found = codes.rows(which, first, count)
-                element = FORMATS[passport.element]
-                decoded = decode_values(Coded(element.name, found.astype(element.storage, copy=False)))
-                scale = beside.spread("scale", which, first, count)
-                yield Raw(
-                    which, first, found, decoded, scale / passport.scheme.divisor,
-                    beside.zeros(which, first, count), beside.second(which), beside.divides, beside.order,
-                )  # fmt: skip
+        every = [(which, *step) for which in range(prod(lead)) for step in _steps(n, columns, size, codes.each)]
+        if some and len(every) > some:
+            every = [every[number * len(every) // some] for number in range(some)]
+        for which, first, count in every:
+            found = codes.rows(which, first, count)
+            element = FORMATS[passport.element]
+            decoded = decode_values(Coded(element.name, found.astype(element.storage, copy=False)))
+            scale = beside.spread("scale", which, first, count)
+            yield Raw(
+                which, first, found, decoded, scale / passport.scheme.divisor,
+                beside.zeros(which, first, count), beside.second(which), beside.divides, beside.order,
+            )  # fmt: skip
 
 
 @dataclass
@@ -154,7 +159,7 @@ class _Codes:
         self.layout = layout_named(scheme.packing) if scheme.packing else None
         self.count = self.layout.word_bytes * 8 // self.layout.bits if self.layout else 1
         source = self.stack.enter_context(Source(tensor.path))
-        self.found = matrices(tensor, source, lead, tensor.shape[lead])
+        self.found = matrices(tensor, source, lead)
         #: rows of a piece that start on a whole word
         along = scheme.packed == "rows" if not scheme.transposed else scheme.packed == "columns"
         self.each = self.count if along else 1

@@ -26,7 +26,7 @@ from narrowgauge.checkpoints.schemes import SCHEMES
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.layouts import LAYOUTS, ZERO_POINTS
 from narrowgauge.suites.meta.engines.loading import folder_of
-from narrowgauge.suites.meta.small_checkpoints import KINDS, write
+from narrowgauge.suites.meta.small_checkpoints import write
 
 pytestmark = [pytest.mark.meta, pytest.mark.checkpoint]
 DATA = os.environ.get("NARROWGAUGE_DATA", "")
@@ -150,7 +150,15 @@ def test_no_method_is_passed_over() -> None:
     assert kinds_of(Configuration("fp8", "config.json")) == []
     for name in ("superq", "not said", *(name for name, method in METHODS.items() if method.unread or method.online)):
         assert kinds_of(Configuration(name, "config.json")) == ["method not understood"]
-    assert kinds_of(Configuration("bitsandbytes", "config.json")) == ["method in part"]
+    assert kinds_of(Configuration("modelslim", "config.json")) == ["method in part"]
+    for method, said in (
+        ("awq", {"version": "gemv"}),
+        ("gptq", {"bits": 3}),
+        ("compressed-tensors", {"sparsity_config": {"format": "sparse-24-bitmask"}}),
+        ("bitsandbytes", {"load_in_4bit": True}),
+    ):
+        assert kinds_of(Configuration(method, "config.json", said)) == ["method in part"]
+        assert kinds_of(Configuration(method, "config.json")) == []
 
 
 # ---------------- schemes
@@ -373,9 +381,3 @@ def test_no_value_of_a_configuration_breaks_anything(kind: str, tmp_path: Path) 
     for number, path in enumerate(leaves(dict(checkpoint.config))):
         to = HOSTILE[number * 5 % len(HOSTILE)]
         all_found(replace(checkpoint, config=changed(dict(checkpoint.config), path, to)))
-
-
-def test_kinds_are_all_opened() -> None:
-    """A kind of small checkpoint that is new here gets a passport above, or is named here."""
-    others = ("bf16", "fp16", "ct_", "mo_", "deepseek", "quark", "gpt_oss", "awq", "gptq", "conv", "gguf", "torch")
-    assert all(kind.startswith(others) for kind in KINDS)
