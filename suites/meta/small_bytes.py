@@ -16,7 +16,18 @@ Array = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
 #: bytes of an element, by safetensors' word, and safetensors' own order of tensors in a file: wide dtypes first
-WIDTHS = {"I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "F8_E4M3FNUZ": 1, "I8": 1, "U8": 1}
+WIDTHS = {
+    "I64": 8,
+    "F32": 4,
+    "I32": 4,
+    "BF16": 2,
+    "F16": 2,
+    "F8_E4M3": 1,
+    "F8_E4M3FNUZ": 1,
+    "F8_E8M0": 1,
+    "I8": 1,
+    "U8": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,11 @@ def codes_of(dtype: str, x: npt.ArrayLike) -> Raw:
     return Raw(dtype, a.shape, a.astype({"I32": "<i4", "I64": "<i8"}.get(dtype, "u1")).tobytes())
 
 
+def e8m0(x: npt.ArrayLike) -> Raw:
+    """Powers of two, exactly."""
+    return codes_of("F8_E8M0", np.log2(np.asarray(x)) + 127)
+
+
 def value_of(raw: Raw) -> Array:
     """What the elements of a plain tensor, or of scales, stand for. U8 are E8M0 codes here."""
     a = raw.array()
@@ -101,7 +117,7 @@ def value_of(raw: Raw) -> Array:
         return (a.astype("<u4") << 16).view("<f4").astype(np.float64) if a.shape else value_of(flat(raw)).reshape(())
     if raw.dtype == "F8_E4M3":
         return look_up(a, E4M3)
-    if raw.dtype == "U8":
+    if raw.dtype in ("U8", "F8_E8M0"):
         return np.array([2.0 ** (c - 127) if c < 255 else np.nan for c in range(256)])[a.astype(np.int64)]
     return a.astype(np.float64)
 
