@@ -17,7 +17,7 @@ from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.model import Checkpoint, Role, Stored
 from narrowgauge.checkpoints.online import OfWeight
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.ranges import Range
+from narrowgauge.checkpoints.ranges import Range, allowed
 from narrowgauge.contracts.formats import FORMATS
 
 #: the version of the schema; a field that is added changes nothing, one that goes or changes its meaning does
@@ -126,13 +126,19 @@ class Report:
 
     @property
     def ranges(self) -> list[Range]:
-        """Of the model's tensors of floats that are no codes, and hold a number that is not 0."""
-        codes = {p.weight.name for p in self.passports}
-        return [
-            Range(t.name, float(c.amax), float(c.least))
-            for t in self.chosen
-            if t.role == "model" and t.name not in codes and (c := self.censuses.get(t.name)) and _is_wide(t) and c.amax
-        ]
+        """Of the model's tensors: of floats what is in them, of quantized weights what codes and scales allow."""
+        beside = {tensor.name for p in self.taken for tensor in p.tensors.values()}
+        weights = {p.weight.name: p for p in self.taken}
+        found = []
+        for tensor in self.chosen:
+            census = self.censuses.get(tensor.name)
+            if census is None or tensor.role != "model":
+                continue
+            if _is_wide(census) and census.amax and (tensor.name in weights or tensor.name not in beside):
+                found.append(Range(tensor.name, float(census.amax), float(census.least)))
+            elif tensor.name in weights and (one := allowed(weights[tensor.name], self.censuses)):
+                found.append(one)
+        return found
 
     @property
     def wrong(self) -> bool:
@@ -178,8 +184,8 @@ class Report:
         }  # fmt: skip
 
 
-def _is_wide(tensor: Stored) -> bool:
-    fmt = FORMATS.get(tensor.format)
+def _is_wide(census: Census) -> bool:
+    fmt = FORMATS.get(census.format)
     return fmt is not None and fmt.bits >= 16 and fmt.family == "ieee"
 
 
