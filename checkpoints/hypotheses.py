@@ -109,6 +109,9 @@ HYPOTHESES = (
         _element("int4"),
         lambda raw, passport: _decoded_as(raw, "int4", 8),
     ),
+)
+#: but for the codes that are NaN in one of them, the other flavour is a factor of two
+FLAVOURS = (
     Hypothesis(
         "bytes are of the FNUZ flavour and labelled OCP",
         "Convert them, or label them F8_E4M3FNUZ.",
@@ -130,4 +133,4 @@ def pairs_in_blocks(w: Values) -> Values:
     return np.asarray(blocks.transpose(0, 1, 3, 2).reshape(w.shape))
 
 
-__all__ = ["HYPOTHESES", "Hypothesis", "pairs_in_blocks"]
+__all__ = ["FLAVOURS", "HYPOTHESES", "Hypothesis", "pairs_in_blocks"]

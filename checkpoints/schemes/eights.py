@@ -36,6 +36,14 @@ SCHEMES = (
         source="vLLM compressed_tensors_w8a8_int8.py; SGLang w8a8_int8.py:187-201, blockwise_int8.py:194-216",
     ),
     Scheme(
+        name="int8_rows", says="int8 with a float scale for each row",
+        weights=(".qweight",), stored=("I8",), element="int8", vectors=True, alone=True,
+        parts=(Part("scale", (".scale",), ("F32",)),),
+        cuts=("row", "tensor"),
+        by="fracast 0.1.0",
+        source="its file: the header's metadata says fracast-w8-symmetric-per-output-channel",
+    ),
+    Scheme(
         name="int8_bitsandbytes", says="int8 of bitsandbytes: each row times SCB / 127",
         weights=(".weight",), stored=("I8",), element="int8",
         parts=(Part("scale", (".SCB", ".weight.SCB"), ("F32",)),),

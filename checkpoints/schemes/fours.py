@@ -62,7 +62,7 @@ SCHEMES = (
     ),
     _four(
         name="mxfp4_blocks", says="MXFP4 in blocks of 16 bytes",
-        weights=("_blocks", ".blocks"), stored=("U8",), merged=1,
+        weights=("_blocks", ".blocks"), stored=("U8",), merged=1, alone=True,
         parts=(Part("scale", ("_scales", ".scales"), ("U8",), "float8_e8m0fnu"),),
         cuts=("group",), group=32,
         by="gpt-oss, as Hugging Face and as OpenAI name it",

@@ -57,9 +57,7 @@ CONVERSIONS = (
         _MXFP4,
         (Held(FIRST, "transposed"),),
         (
-            ("rounded", "scale", "float32"),
-            ("infinite_for_nan", "scale"),
-            ("values", "scale", "bfloat16"),
+            ("shifted", "bfloat16"),
             ("as_codes", "ieee"),
             ("transpose", FIRST),
         ),

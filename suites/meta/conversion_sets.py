@@ -197,7 +197,7 @@ def seventeens() -> Iterator[Patterns]:
 
 
 def sixteens() -> Iterator[Patterns]:
-    """Every bfloat16; float32 next to the ends of float16 and bfloat16."""
+    """Every bfloat16, or float16; float32 next to the ends of float16 and bfloat16."""
     yield {"codes": np.arange(65536, dtype=np.uint16).reshape(256, 256)}
     at = [
         65504,

@@ -86,12 +86,12 @@ def _cast_by_kernel(v: F32, scale: F32) -> Array:
 
 
 def requantize_to_largest(given: Patterns) -> Patterns:
-    """In float32, and NaN stays NaN."""
+    """In float32, by a division, and NaN stays NaN."""
     scale, codes = f32(given["scale"]).ravel(), given["codes"].copy()
     largest = scale.max()
     for i, rows in _shards(given):
         v = values(codes[rows], OCP).astype(np.float32) * scale[i]
-        codes[rows] = nearest(v * (np.float32(1) / largest), OCP)
+        codes[rows] = nearest(v / largest, OCP)
     return {"codes": codes, "scale": bits32(largest.reshape(1, 1))}
 
 
@@ -121,12 +121,14 @@ def _first(where: Array) -> Array:
 def counted(format: str, given: Patterns) -> Patterns:
     """To float16 or bfloat16; of each row how many numbers became infinite, and how many zero, and the first of each.
 
-    A float16 is told from a bfloat16 by the name of the codes: "float16".
+    Codes of 16 bits are of the other of the two.
     """
-    if "float16" in given:
-        x = given["float16"].view(np.float16).astype(np.float32)
+    if given["codes"].dtype == np.uint32:
+        x = f32(given["codes"])
+    elif format == "float16":
+        x = of_bfloat16(given["codes"])
     else:
-        x = of_bfloat16(given["codes"]) if given["codes"].dtype == np.uint16 else f32(given["codes"])
+        x = given["codes"].view(np.float16).astype(np.float32)
     if format == "float16":
         codes = np.where(np.isnan(x), np.uint16(0x7E00), x.astype(np.float16).view(np.uint16))
         inf = codes & 0x7FFF == 0x7C00

@@ -13,8 +13,8 @@ from narrowgauge.suites.meta.wrong_conversions import Tensors, coded, scale_of, 
 
 
 def power_up(x: Any) -> Any:
-    """The next power of two, by bits."""
-    return ((x.view(torch.int32) + 0x7FFFFF) & 0x7F800000).view(torch.float32)
+    """The next power of two, as vLLM finds it."""
+    return torch.exp2(torch.ceil(torch.log2(x)))
 
 
 def block_amax(v: Any) -> Any:
@@ -120,3 +120,11 @@ def old_infinities_counted(given: Any) -> Tensors:
     x = given["x"].float()
     codes = x.half()
     return counted(x, codes, ~torch.isfinite(codes), (codes == 0) & (x != 0))
+
+
+@wrong("bfloat16_counted", "the low half of a float32 is cut off", "ROUND03 triton#9808, R9")
+def low_half_cut_off(given: Any) -> Tensors:
+    x = given["x"].float()
+    cut = (x.view(torch.int32) & ~0xFFFF).view(torch.float32)
+    codes = torch.where(torch.isnan(x), x, cut).to(torch.bfloat16)
+    return counted(x, codes, torch.isinf(codes) & ~torch.isinf(x), (codes == 0) & (x != 0))

@@ -165,7 +165,7 @@ def fused(given: Any, one: Any, own: Any, off: int = 0, middle: Any = torch.floa
     for i, width in enumerate(given["widths"].ravel().tolist()):
         rows = slice(max(start + off * (i > 0), 0), start + width + off)
         v = (values(codes[rows]).to(middle) * own[i].to(middle)).to(torch.float32)
-        codes[rows] = coded(v * (1 / one))
+        codes[rows] = coded(v / one)
         start += width
     return {"codes": codes, "scale": one.reshape(1, 1)}
 

@@ -19,15 +19,16 @@ from narrowgauge.suites.meta.wrong_conversions import WRONG
 MODULES = (wrong_blocks, wrong_fours)
 
 
-def tensors(given: Patterns) -> dict[str, Any]:
+def tensors(conversion: str, given: Patterns) -> dict[str, Any]:
     """As the wrong conversions take them: float32 and bfloat16 by value, all else as stored."""
     found: dict[str, Any] = {}
     for name, array in given.items():
         array = np.ascontiguousarray(array)
         if array.dtype == np.uint32:
             found["x" if name == "codes" else name] = torch.from_numpy(array.view(np.float32).copy())
-        elif array.dtype == np.uint16 and name != "scales":
-            found["x" if name == "codes" else name] = torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+        elif name == "codes" and array.dtype == np.uint16:
+            wide = torch.float16 if conversion == "bfloat16_counted" else torch.bfloat16
+            found["x"] = torch.from_numpy(array.view(np.int16).copy()).view(wide)
         else:
             found[name] = torch.from_numpy((array.view(np.int16) if array.dtype == np.uint16 else array).copy())
     return found
@@ -59,7 +60,7 @@ def main() -> None:
     for name, one in WRONG.items():
         sets, seen, first = some(one.of), 0, ""
         for given, right in sets:
-            what = list(differences(one.of, patterns(one.run(tensors(given))), right))
+            what = list(differences(one.of, patterns(one.run(tensors(one.of, given))), right))
             seen += bool(what)
             first = first or "; ".join(what)
         told = {"name": name, "of": one.of, "imitates": one.imitates, "reports": one.reports}
