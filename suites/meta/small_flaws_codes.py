@@ -137,7 +137,7 @@ CODES: dict[str, Flaw] = {
         codes(FP8_CODES, _minus_zero_to_zero, "F8_E4M3FNUZ"),
         LOST,
         AGAINST,
-        says="of the OCP flavour and labelled FNUZ",
+        says="0.5",
     ),
     "OCP bytes for an FNUZ device": Flaw(
         "ct_FP8", nothing, ("OCP bytes for FNUZ",), {"target": "gfx942", "to": "fnuz"}, row="FMT07"
