@@ -207,7 +207,7 @@ def _flavours(report: Report) -> Iterator[Found]:
             same.setdefault(tensor.format, []).append(census)
     said = {found.finding.kind for found in report.found}
     for label, censuses in same.items():
-        codes = np.sum([census.codes for census in censuses], axis=0)
+        codes = np.sum([census.codes for census in censuses if census.codes is not None], axis=0)
         together = replace(censuses[0], codes=codes, elements=sum(census.elements for census in censuses))
         for finding in flavour_findings(label, together):
             if finding.kind not in said:

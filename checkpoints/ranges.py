@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf
+from math import inf, log2
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from narrowgauge.checkpoints.codes import top
 from narrowgauge.checkpoints.counted import Census
 from narrowgauge.checkpoints.histograms import codes_of
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.contracts.formats import FORMATS
+from narrowgauge.contracts.formats import FORMATS, format_named
 from narrowgauge.reference.codec import values
+from narrowgauge.reference.kv.window import Window, window
+from narrowgauge.reference.landmarks import top_code
+from narrowgauge.reference.number_line import value_of
 
 #: windows that are drawn, from the widest to the narrowest
 SHOWN = ("bfloat16", "float16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz")
@@ -87,3 +90,27 @@ def _codes(passport: Passport, census: Census) -> tuple[float, float]:
     magnitudes = np.abs(values(fmt))
     there = (magnitudes > 0) & np.isfinite(magnitudes) & (True if counts is None else counts > 0)
     return (float(magnitudes[there].min()), float(magnitudes[there].max())) if there.any() else (1.0, top(passport))
+
+
+def held_by(format_name: str) -> Window:
+    """The window of a format without a scale."""
+    fmt = format_named(format_name)
+    return window(fmt.name, value_of(top_code(fmt), fmt), 1.0)
+
+
+def layer_of(name: str) -> int | None:
+    """The number of a tensor's layer: a part of the name that is a number, else the first digits in one of its parts;
+    None without any."""
+    parts = name.split(".")
+    whole = [part for part in parts if _NUMBER.fullmatch(part)]
+    inner = [m.group() for part in parts[:-1] if (m := _NUMBER.search(part))]
+    found = next(iter([*whole, *inner]), None)
+    return None if found is None else int(found)
+
+
+def ends(ranges: Iterable[Range]) -> tuple[float, float]:
+    """Exponents between which everything lies, and the windows of the 16-bit float and of the 8-bit ones."""
+    low, high = log2(held_by("float16").flushed), log2(held_by("float16").largest)
+    for one in ranges:
+        low, high = min(low, log2(one.least)), max(high, log2(one.amax))
+    return low, high

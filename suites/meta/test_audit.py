@@ -168,18 +168,21 @@ def test_tensors_are_counted_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_numbers_in_blocks_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """GGUF's bytes are codes of no format: a half that is NaN makes 32 weights NaN, in the middle of a tensor."""
+    """GGUF's bytes are codes of no format: a half of 65504 over 32 int8 makes weights that float16 cannot hold."""
     folder = write("gguf", tmp_path / "m").folder
     stored = open_checkpoint(folder).tensors["blk.1.attn_q.weight"]
     assert stored.dtype == "Q8_0"
     columns = stored.shape[1]
     with stored.path.open("r+b") as file:
         file.seek(stored.start + (3 * columns // 32 + 1) * 34)  # the second block of row 3
-        file.write(b"\x00\x7e")
-    data = as_json(["audit", str(folder)], capsys, code=1)
+        file.write(b"\xff\x7b")
+        codes = np.frombuffer(file.read(32), np.int8)
+    data = as_json(["audit", str(folder), "--to", "float16"], capsys, code=1)
     found = next(f for f in data["findings"] if f["decides"])
-    assert (found["kind"], found["tensor"], found["count"]) == ("NaN there", "blk.1.attn_q.weight", 32)
-    assert [place["index"] for place in found["places"]] == [[3, 32 + n] for n in range(5)]
+    assert (found["kind"], found["tensor"]) == ("infinite in float16", "blk.1.attn_q.weight")
+    beyond = np.flatnonzero(np.abs(codes.astype(int)) > 1)
+    assert found["count"] == beyond.size
+    assert [place["index"] for place in found["places"]] == [[3, 32 + int(n)] for n in beyond[:5]]
 
 
 def test_several_processes_find_the_same(

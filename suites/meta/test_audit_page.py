@@ -179,7 +179,7 @@ def test_windows_are_those_of_the_formats() -> None:
     ],
 )  # fmt: skip
 def test_no_weight_is_outside_what_is_drawn(kind: str, exact: bool, tmp_path: Path) -> None:
-    """Against what the writer says each weight stands for; where one scale is over all of it, or it is read, exactly."""
+    """Against what the writer says each weight stands for; exactly, where it is read, or has one scale."""
     written = write(kind, tmp_path / "m")
     report = report_of(written.folder)
     drawn = {one.tensor: one for one in report.ranges}
