@@ -17,14 +17,12 @@ from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.model import Checkpoint, Role, Stored
 from narrowgauge.checkpoints.online import OfWeight
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.ranges import Range
+from narrowgauge.checkpoints.ranges import Range, allowed
 from narrowgauge.contracts.formats import FORMATS
 
 #: the version of the schema; a field that is added changes nothing, one that goes or changes its meaning does
 SCHEMA = 1
 LEVELS: tuple[Level, ...] = ("wrong", "doubt", "note")
-#: patterns of names of one kind of finding that are told apart
-PATTERNS = 6
 #: what findings are about that no option asks for
 AS_IT_IS = "as it is"
 
@@ -126,13 +124,19 @@ class Report:
 
     @property
     def ranges(self) -> list[Range]:
-        """Of the model's tensors of floats that are no codes, and hold a number that is not 0."""
-        codes = {p.weight.name for p in self.passports}
-        return [
-            Range(t.name, float(c.amax), float(c.least))
-            for t in self.chosen
-            if t.role == "model" and t.name not in codes and (c := self.censuses.get(t.name)) and _is_wide(t) and c.amax
-        ]
+        """Of the model's tensors: of floats what is in them, of quantized weights what codes and scales allow."""
+        beside = {tensor.name for p in self.taken for tensor in p.tensors.values()}
+        weights = {p.weight.name: p for p in self.taken}
+        found = []
+        for tensor in self.chosen:
+            census = self.censuses.get(tensor.name)
+            if census is None or tensor.role != "model":
+                continue
+            if _is_wide(census) and census.amax and (tensor.name in weights or tensor.name not in beside):
+                found.append(Range(tensor.name, float(census.amax), float(census.least)))
+            elif tensor.name in weights and (one := allowed(weights[tensor.name], self.censuses)):
+                found.append(one)
+        return found
 
     @property
     def wrong(self) -> bool:
@@ -178,8 +182,8 @@ class Report:
         }  # fmt: skip
 
 
-def _is_wide(tensor: Stored) -> bool:
-    fmt = FORMATS.get(tensor.format)
+def _is_wide(census: Census) -> bool:
+    fmt = FORMATS.get(census.format)
     return fmt is not None and fmt.bits >= 16 and fmt.family == "ieee"
 
 
@@ -210,7 +214,7 @@ def _many(members: Sequence[Found]) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Findings of one kind that say the same of tensors whose names differ by numbers alone."""
+    """Findings of one kind and question, those of the most elements first."""
 
     kind: str
     about: str
@@ -228,19 +232,15 @@ class Group:
 
 
 def grouped(report: Report) -> list[Group]:
-    """Findings, those that differ by layers and experts together: by level, then by question, then as they came.
-
-    Notes of one kind are all together, whatever their tensors are called, and so is a kind with many patterns.
-    """
-    kinds: dict[tuple[str, str, Role], dict[str, list[Found]]] = {}
+    """Findings of one kind that answer one question together: by level, then by question, then as they came."""
+    kinds: dict[tuple[str, str, Role], list[Found]] = {}
     for one in report.found:
-        patterns = kinds.setdefault((one.finding.kind, one.about, one.role), {})
-        patterns.setdefault(pattern_of(one.finding.tensor), []).append(one)
+        kinds.setdefault((one.finding.kind, one.about, one.role), []).append(one)
     groups = []
-    for (kind, about, _), patterns in kinds.items():
-        if len(patterns) > 1 and (len(patterns) > PATTERNS or KINDS[kind].level == "note"):
-            patterns = {"": [one for members in patterns.values() for one in members]}
-        groups += [Group(kind, about, pattern, tuple(members)) for pattern, members in patterns.items()]
+    for (kind, about, _), members in kinds.items():
+        patterns = {pattern_of(one.finding.tensor) for one in members}
+        ranked = sorted(members, key=lambda one: -one.finding.count)
+        groups.append(Group(kind, about, patterns.pop() if len(patterns) == 1 else "", tuple(ranked)))
     place = {about: n for n, about in enumerate(report.questions)}
     return sorted(groups, key=lambda g: (not g.first.decides, LEVELS.index(g.first.level), place[g.about]))
 

@@ -152,6 +152,11 @@ CASES: dict[str, Case] = {
         _block_int8,
         config={"quantization_config": {"quant_method": "fp8", "weight_block_size": [8, 128]}},
     ),
+    "int8 by rows of fracast": Case(
+        "int8_rows",
+        {".weight.qweight": ("I8", _bytes(1, N, K)), ".weight.scale": ("F32", _scales(2, N, 1))},
+        lambda t, n, k: float(t[".weight.qweight"][1].view(np.int8)[n, k]) * float(t[".weight.scale"][1][n, 0]),
+    ),
     "int8 of bitsandbytes": Case(
         "int8_bitsandbytes",
         {".weight": ("I8", _bytes(1, N, K)), ".SCB": ("F32", _scales(2, N) * 127)},
