@@ -58,6 +58,7 @@ def _table(exponent_bits: int, mantissa_bits: int, bias: int, nan: Sequence[int]
 
 E4M3 = _table(4, 3, 7, (0x7F, 0xFF))  #: OCP
 FNUZ = _table(4, 3, 8, (0x80,))
+E5M2 = _table(5, 2, 15, (0x7C, 0x7D, 0x7E, 0x7F, 0xFC, 0xFD, 0xFE, 0xFF))  #: its infinities are none of our codes
 E2M1 = _table(2, 1, 1, ())
 INT4 = [float(q) for q in range(-8, 8)]  #: by code + 8
 UINT4 = [float(q) for q in range(16)]
