@@ -109,20 +109,20 @@ HYPOTHESES = (
         _element("int4"),
         lambda raw, passport: _decoded_as(raw, "int4", 8),
     ),
+    Hypothesis(
+        "bytes are of the OCP flavour and labelled FNUZ",
+        "Label them F8_E4M3; or keep the bytes and double the scale.",
+        _element("float8_e4m3fnuz"),
+        lambda raw, passport: _decoded_as(raw, "float8_e4m3fn"),
+    ),
 )
-#: but for the codes that are NaN in one of them, the other flavour is a factor of two
+#: a factor of two explains the same, but for codes that are NaN in OCP and that FNUZ has for its largest numbers
 FLAVOURS = (
     Hypothesis(
         "bytes are of the FNUZ flavour and labelled OCP",
         "Convert them, or label them F8_E4M3FNUZ.",
         _element("float8_e4m3fn"),
         lambda raw, passport: _decoded_as(raw, "float8_e4m3fnuz"),
-    ),
-    Hypothesis(
-        "bytes are of the OCP flavour and labelled FNUZ",
-        "Label them F8_E4M3; or keep the bytes and double the scale.",
-        _element("float8_e4m3fnuz"),
-        lambda raw, passport: _decoded_as(raw, "float8_e4m3fn"),
     ),
 )
 
