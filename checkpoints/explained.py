@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.checkpoints.hypotheses import HYPOTHESES, pairs_in_blocks
+from narrowgauge.checkpoints.hypotheses import FLAVOURS, HYPOTHESES, pairs_in_blocks
+from narrowgauge.checkpoints.originals import Sister
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.values import Raw, Rows, combined
@@ -18,6 +19,8 @@ from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.layouts import layout_named, storage_shape, unpack
 
+#: of readings that come so near to each other, the first is named: one scale over all is a factor too
+ALIKE = 0.5
 #: an explanation brings the weight back to within so many decibels of the nearest quantization
 RESTORED = 3.0
 
@@ -59,19 +62,22 @@ def _db(signal: float, noise: float) -> float:
     return float(10 * np.log10(signal / noise)) if noise and signal else np.inf
 
 
-def explain(passport: Passport, samples: Sequence[Sample], expected: float) -> Explained:
-    """The mistake that, undone, comes within ``RESTORED`` dB of the nearest quantization. ``expected`` in dB."""
+def explain(
+    passport: Passport, samples: Sequence[Sample], expected: float, sisters: Iterable[Sister] = ()
+) -> Explained:
+    """The mistake that, undone, comes within ``RESTORED`` dB of the nearest quantization. ``expected`` in dB.
+
+    ``sisters``: what else of the original the weight may be.
+    """
     signal = sum(sample.signal for sample in samples)
     tried = [
         (_db(signal, sum(sample.noise(w) for sample, w in zip(samples, each, strict=True))), says, remedy)
         for says, remedy, each in _readings(passport, samples)
     ]
-    factor = _factor(samples)
-    if factor:
-        scaled = _db(signal, sum(sample.noise(sample.piece.values * factor) for sample in samples))
-        tried.append((scaled, f"every weight is {1 / factor:.6g} times the original's", _of_factor(factor)))
-    if tried and (best := max(tried))[0] >= expected - RESTORED:
-        return Explained(f"{best[1]}: so read it has {best[0]:.1f} dB", best[2])
+    best = max((db for db, _, _ in tried), default=-np.inf)
+    if best >= expected - RESTORED:
+        db, says, remedy = next(each for each in tried if each[0] >= best - ALIKE)
+        return Explained(f"{says}: so read it has {db:.1f} dB", remedy)
     groups = _by_group(passport, samples, signal)
     if groups >= expected - RESTORED:
         return Explained(
@@ -85,6 +91,13 @@ def explain(passport: Passport, samples: Sequence[Sample], expected: float) -> E
             f"with a factor for each column it has {columns:.1f} dB: as AWQ and SmoothQuant leave it, which put the "
             "factors into the layer before", "Nothing, if that layer has them.", meant=True,
         )  # fmt: skip
+    for sister in sisters:
+        sample = samples[0]
+        other = replace(sample, x=sister.rows(sample.piece.which, sample.piece.first, len(sample.x)))
+        if _db(other.signal, other.noise(sample.piece.values)) >= expected - RESTORED:
+            return Explained(
+                f"these are the weights of {sister.name}", "Look how the exporter orders experts and shards."
+            )
     return Explained("no mistake that is known here explains it: other weights, or another order of them", "")
 
 
@@ -104,6 +117,13 @@ def _readings(passport: Passport, samples: Sequence[Sample]) -> Iterator[tuple[s
             if hypothesis.applies(passport):
                 yield hypothesis.says, hypothesis.remedy, [hypothesis.read(raw, passport) for raw in kept]
         yield from _swizzled(passport, kept)
+    if factor := _factor(samples):
+        values = [sample.piece.values * factor for sample in samples]
+        yield f"every weight is {1 / factor:.6g} times the original's", _of_factor(factor), values
+    if len(kept) == len(samples):
+        for flavour in FLAVOURS:
+            if flavour.applies(passport):
+                yield flavour.says, flavour.remedy, [flavour.read(raw, passport) for raw in kept]
     if passport.scheme.name == "gguf_mxfp4":
         says = "each byte holds neighbours, and not the halves of a block"
         yield says, "Write element i low and i + 16 high.", [pairs_in_blocks(sample.piece.values) for sample in samples]

@@ -73,7 +73,7 @@ def _left_out(checkpoint: Checkpoint, said: Configuration, passports: Sequence[P
         return  # files alone; or a method of which only the name is known
     found = []
     for passport in passports:
-        if passport.asked is None:
+        if passport.asked is None and not (passport.scheme.alone and not said.method):
             entry = said.ignored(passport.module)
             why = f"{said.where} leaves it out by {entry!r}" if entry is not None else "no target names it"
             why = why if said.method else "config.json has no quantization_config"

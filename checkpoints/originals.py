@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +65,7 @@ class Original:
 
 def _read(part: Part, source: Source, lead: int, which: int, first: int, count: int) -> npt.NDArray[np.float64]:
     storage = FORMATS[part.tensor.format].storage
-    found = matrices(part.tensor, source, lead, part.tensor.shape[lead])
+    found = matrices(part.tensor, source, lead)
     if part.turned:
         width = storage.itemsize
         data = found.strip(which, first * width, count * width).view(storage).T
@@ -87,6 +88,37 @@ def originals(passport: Passport, passports: Sequence[Passport], original: Check
                 yield from _within(passport, passports, original, f"{above}.{fused}.weight", shards)
 
 
+#: so many other tensors are looked at for a weight that is not that of its name
+SISTERS = 64
+
+
+def sisters(passport: Passport, mine: Original, original: Checkpoint) -> Iterator[Sister]:
+    """What else of the original the weight could be: other matrices of its tensor, other tensors by their names."""
+    for which in range(min(prod(passport.shape[:-2]), SISTERS) if len(passport.shape) > 2 else 0):
+        yield Sister(f"{mine.name}, matrix {which}", mine, which)
+    words = passport.module.split(".")
+    alike = []
+    for tensor in original.tensors.values():
+        other = tensor.name.removesuffix(".weight").split(".")
+        if tensor.shape == passport.shape and _plain(tensor) and len(other) == len(words) and other != words:
+            alike.append((sum(a != b for a, b in zip(words, other, strict=True)), tensor))
+    for _, tensor in sorted(alike, key=lambda each: each[0])[:SISTERS]:
+        lead = len(passport.shape) - 2
+        yield Sister(tensor.name, Original((Part(tensor, 0, passport.shape[-2]),), lead))
+
+
+@dataclass(frozen=True)
+class Sister:
+    """Another weight of the original."""
+
+    name: str
+    original: Original
+    which: int | None = None  #: which of its matrices; None for the one that is asked for
+
+    def rows(self, which: int, first: int, count: int) -> npt.NDArray[np.float64]:
+        return self.original.rows(which if self.which is None else self.which, first, count)
+
+
 def _spellings(module: str) -> Iterator[str]:
     yield module
     for prefix in PREFIXES:
@@ -103,7 +135,7 @@ def _same(passport: Passport, tensor: Stored, lead: int) -> Iterator[Original]:
     if not _plain(tensor):
         return
     rows, columns = passport.shape[-2:]
-    if tensor.shape == passport.shape:
+    if tensor.shape == passport.shape or (1, *tensor.shape) == passport.shape:  # a vector is a row
         yield Original((Part(tensor, 0, rows),), lead)
     if lead and tensor.shape == (*passport.shape[:-2], columns, rows):  # plain experts may be stored as [E, K, N]
         yield Original((Part(tensor, 0, rows, turned=True),), lead)

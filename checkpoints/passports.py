@@ -166,7 +166,7 @@ class _Fit:
 @cache
 def _by_dtype() -> Mapping[str, tuple[tuple[str, Scheme], ...]]:
     found: dict[str, list[tuple[str, Scheme]]] = {}
-    for scheme in SCHEMES.values():
+    for scheme in sorted(SCHEMES.values(), key=lambda scheme: not scheme.only_when):  # what is said before what fits
         for dtype in scheme.stored:
             found.setdefault(dtype, []).extend((suffix, scheme) for suffix in scheme.weights)
     return {dtype: tuple(each) for dtype, each in found.items()}
@@ -185,6 +185,8 @@ def _best(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit |
     for suffix, scheme in _by_dtype().get(tensor.dtype, ()):
         if tensor.name.endswith(suffix) and len(tensor.name) > len(suffix) and _may_be(tensor, scheme, said):
             module = tensor.name[: len(tensor.name) - len(suffix)] if suffix else tensor.name
+            if scheme.complete and _parts(module, scheme, checkpoint)[1]:
+                continue
             fit = _fit(module, scheme, tensor, checkpoint, said)
             if best is None or fit.weight < best.weight:
                 best = fit
@@ -196,7 +198,8 @@ def _best(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit |
 def _may_be(tensor: Stored, scheme: Scheme, said: Configuration) -> bool:
     if scheme.only_when and any(said.keys.get(key) not in values for key, values in scheme.when):
         return False
-    return len(tensor.shape) >= 2 + scheme.merged and all(tensor.shape)
+    axes = 1 if scheme.vectors else 2 + scheme.merged
+    return len(tensor.shape) >= axes and all(tensor.shape)
 
 
 def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit:
@@ -224,14 +227,14 @@ def _fit(module: str, scheme: Scheme, tensor: Stored, checkpoint: Checkpoint, sa
     if against:
         problems.append((4, "blocks do not fit", against, tensors["scale"].name))
     elif cut is not None and (zeros := tensors.get("zeros")) is not None and scheme.zeros:
-        expected = _zeros_shape(cut.grid(*shape[-2:]), scheme)
+        expected = zeros_shape(cut.grid(*shape[-2:]), scheme)
         if zeros.shape[-2:] != expected:
             over = f"zero points of shape {list(zeros.shape)} over a weight of {list(shape)}; expected {list(expected)}"
             problems.append((4, "blocks do not fit", over, zeros.name))
     return _Fit(module, scheme, {"weight": tensor, **tensors}, shape, cut, asked, tuple(problems))
 
 
-def _zeros_shape(grid: tuple[int, int], scheme: Scheme) -> tuple[int, int]:
+def zeros_shape(grid: tuple[int, int], scheme: Scheme) -> tuple[int, int]:
     """Of packed zero points: [groups, words of rows] where weights are stored as [K, N], else the other way round."""
     words = ceil(grid[0] * layout_named(scheme.packing).bits / 32)
     return (grid[1], words) if scheme.transposed else (words, grid[1])
@@ -271,7 +274,7 @@ def logical_shape(tensor: Stored, scheme: Scheme) -> tuple[int, ...]:
     shape = tensor.shape
     if scheme.merged:
         shape = (*shape[: -1 - scheme.merged], prod(shape[-1 - scheme.merged :]))
-    *lead, rows, columns = shape
+    *lead, rows, columns = shape if len(shape) > 1 else (1, *shape)
     if scheme.packing and tensor.dtype != "F4":  # safetensors counts elements of F4
         each = _FILE_BITS[tensor.dtype] // layout_named(scheme.packing).bits
         rows, columns = (rows * each, columns) if scheme.packed == "rows" else (rows, columns * each)

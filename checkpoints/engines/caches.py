@@ -14,7 +14,7 @@ from narrowgauge.checkpoints.kv_scales import kv_tensors
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.values import numbers
 from narrowgauge.reference.kv.delivery import Scale, delivered
-from narrowgauge.reference.kv.flags import is_fnuz
+from narrowgauge.reference.kv.flags import flag_named, is_fnuz
 
 LOADERS: Mapping[str, Mapping[str, Loader]] = {"vllm": of_vllm.LOADERS, "sglang": of_sglang.LOADERS}
 WAYS: Mapping[str, Mapping[str, Way]] = {"vllm": of_vllm.WAYS, "sglang": of_sglang.WAYS}
@@ -109,7 +109,8 @@ def cache_findings(checkpoint: Checkpoint, engine: str, target: str, kv_cache_dt
         text = f"{engine}, {architecture}: {len(names)} of {len(found)} scales of the cache, {names[0]} the first; "
         yield Finding(kind, f"{text}it looks for {looked}; {how}{by}", names[0], len(names))
     flag = kv_cache_dtype or ("fp8_e4m3" if said.kv else "")
-    if flag and not any(each.outcome == "ends" for each in found.values()):
+    scaled = flag and flag_named(engine, flag).scale not in ("none", "token and head")
+    if scaled and not any(each.outcome == "ends" for each in found.values()):
         yield from _used(checkpoint, engine, found, flag, is_fnuz(target), said)
 
 

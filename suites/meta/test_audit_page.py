@@ -172,6 +172,28 @@ def test_windows_are_those_of_the_formats() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "exact"),
+    [
+        ("ct_FP8", True), ("ct_W8A8", False), ("ct_NVFP4", False), ("mo_NVFP4", False), ("ct_MXFP4", False),
+        ("gptq_v1_asym", False), ("ct_W4A16_ASYM", False), ("deepseek", False), ("gguf", True),
+    ],
+)  # fmt: skip
+def test_no_weight_is_outside_what_is_drawn(kind: str, exact: bool, tmp_path: Path) -> None:
+    """Against what the writer says each weight stands for; exactly, where it is read, or has one scale."""
+    written = write(kind, tmp_path / "m")
+    report = report_of(written.folder)
+    drawn = {one.tensor: one for one in report.ranges}
+    assert len(report.passports) > 7
+    for passport in report.passports:
+        one = drawn[passport.weight.name]
+        name = passport.module if passport.module in written.weights else f"{passport.module}.weight"
+        magnitudes = np.abs(written.weights[name])
+        largest, least = magnitudes.max(), magnitudes[magnitudes > 0].min()
+        assert one.amax == largest if exact else one.amax >= largest
+        assert one.least == least if exact else one.least <= least
+
+
+@pytest.mark.parametrize(
     ("name", "layer"),
     [
         ("model.layers.12.mlp.experts.3.w1.weight", 12),

@@ -80,7 +80,7 @@ def test_for_mi300(tmp_path: Path) -> None:
 
 
 def test_without_the_option_nothing_changes(tmp_path: Path) -> None:
-    """There is no test, no ledger, no line of it; what is no checkpoint is one line, with the exit code for bad input."""
+    """There is no test, no ledger, no line of it; what is no checkpoint is one line, with the code for bad input."""
     done = run(tmp_path)
     assert done.returncode == 5
     assert "1 deselected" in done.stdout
