@@ -185,6 +185,8 @@ def _best(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> _Fit |
     for suffix, scheme in _by_dtype().get(tensor.dtype, ()):
         if tensor.name.endswith(suffix) and len(tensor.name) > len(suffix) and _may_be(tensor, scheme, said):
             module = tensor.name[: len(tensor.name) - len(suffix)] if suffix else tensor.name
+            if scheme.complete and _parts(module, scheme, checkpoint)[1]:
+                continue
             fit = _fit(module, scheme, tensor, checkpoint, said)
             if best is None or fit.weight < best.weight:
                 best = fit

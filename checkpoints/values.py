@@ -167,6 +167,9 @@ class _Codes:
     def rows(self, which: int, first: int, count: int) -> Array:
         """Codes [count, K] of rows of the weight."""
         scheme, columns = self.passport.scheme, self.passport.shape[-1]
+        if scheme.transposed and self.layout is None:
+            element = FORMATS[self.passport.element].storage
+            return self.found.strip(which, first * element.itemsize, count * element.itemsize).view(element).T
         if scheme.transposed:
             width = self.found.width // self.passport.shape[-2] if scheme.packed == "rows" else 0
             start, size = (

@@ -28,6 +28,14 @@ SCHEMES = (
         source="vLLM compressed_tensors_w8a8_mxfp8.py; modelopt.py ModelOptMxFp8LinearMethod",
     ),
     Scheme(
+        name="fp8_experts", says="fp8 experts in one tensor, turned, one float scale",
+        weights=("",), stored=_FP8, element="", transposed=True, complete=True,
+        parts=(Part("scale", ("_weight_scale",)), Part("input", ("_input_scale",), needed=False)),
+        cuts=("tensor",),
+        by="ModelOpt, Llama 4",
+        source="vLLM models/mllama4.py:1078-1089, models/llama4.py:432-436: [experts, in, out]",
+    ),
+    Scheme(
         name="int8", says="int8 with float scales",
         weights=(".weight",), stored=("I8",), element="int8",
         parts=(Part("scale", _SCALE), Part("zeros", (".weight_zero_point",), ("I8", "I32"), needed=False), _INPUT),

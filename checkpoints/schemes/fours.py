@@ -25,6 +25,19 @@ SCHEMES = (
         source="vLLM modelopt.py ModelOptNvFp4LinearMethod; weight_scale_2 = amax / (6 * 448)",
     ),
     _four(
+        name="nvfp4_experts", says="NVFP4 experts in one tensor, turned",
+        weights=("",), stored=("U8",), transposed=True, packed="rows", complete=True,
+        parts=(
+            Part("scale", ("_weight_scale",), ("F8_E4M3",), "float8_e4m3fn"),
+            Part("second", ("_weight_scale_2",), ("F32",)),
+            Part("input", ("_input_scale",), ("F32",), needed=False),
+        ),
+        cuts=("group",), group=16,
+        by="ModelOpt, Llama 4",
+        source="vLLM models/llama4.py:655-682: weights and scales are turned while they are loaded",
+        unread="along which axis two codes share a byte was not checked against a file",
+    ),
+    _four(
         name="nvfp4_packed", says="NVFP4, the tensor's scale divides",
         weights=(".weight_packed",), stored=("U8",),
         parts=(

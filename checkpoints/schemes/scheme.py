@@ -53,6 +53,7 @@ class Scheme:
     merged: int = 0  #: so many last axes of the tensor are the columns, besides the last
     zeros: str = ""  #: a name of ZERO_POINTS: what is stored for a zero point, or the constant; "" for none at all
     when: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: keys of the configuration that tell it from its like
+    complete: bool = False  #: it is taken only where nothing that it needs is missing: its name says little
     alone: bool = False  #: who reads it needs no configuration: the names say it
     vectors: bool = False  #: vectors are stored so too, as one row
     divisor: float = 1.0  #: the scale is divided by it

@@ -146,11 +146,22 @@ CASES: dict[str, Case] = {
         {".weight": ("F8_E5M2", _sorted_fp8(1)), ".weight_scale": ("F32", _scales(2, N, 1))},
         _fp8(_E5M2),
     ),
+    "fp8 experts of Llama 4": Case(
+        "fp8_experts",
+        {"": ("F8_E4M3", _sorted_fp8(1).reshape(2, K // 2, N)), "_weight_scale": ("F32", _scales(2))},
+        lambda t, n, k: _E4M3[t[""][1][n // N, k, n % N]] * float(t["_weight_scale"][1]),
+        shape=(2, N, K // 2),
+    ),
     "int8 in blocks": Case(
         "int8",
         {".weight": ("I8", _bytes(1, N, K)), ".weight_scale_inv": ("F32", _scales(2, 2, 2))},
         _block_int8,
         config={"quantization_config": {"quant_method": "fp8", "weight_block_size": [8, 128]}},
+    ),
+    "int8 by rows of fracast": Case(
+        "int8_rows",
+        {".weight.qweight": ("I8", _bytes(1, N, K)), ".weight.scale": ("F32", _scales(2, N, 1))},
+        lambda t, n, k: float(t[".weight.qweight"][1].view(np.int8)[n, k]) * float(t[".weight.scale"][1][n, 0]),
     ),
     "int8 of bitsandbytes": Case(
         "int8_bitsandbytes",
