@@ -20,7 +20,7 @@ Histogram = npt.NDArray[np.int64]
 #: bytes that are counted at once: places of their pairs, as 64-bit integers, stay in a core's cache
 _BLOCK = 1 << 16
 #: bytes whose first places are kept whatever the format: extremes of some flavour of it
-_ALWAYS = (0x00, 0x7F, 0x80, 0xFF)
+_ALWAYS = (0x00, 0x7F, 0x80, 0xFE, 0xFF)
 
 
 class CodeTally:

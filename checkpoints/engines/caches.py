@@ -81,10 +81,11 @@ def fates(checkpoint: Checkpoint, engine: str) -> dict[str, Fate]:
     found = {}
     for each in kv_tensors(checkpoint).values():
         for tensor in each.values():
-            layer = _LAYER.match(tensor.name)
-            parameters = loader.parameters(engine, layer[1]) if layer else []
+            layer = (_LAYER.match(tensor.name) or ("", ""))[1]
+            parameters = loader.parameters(engine, layer)
             parameters = parameters if have else parameters[-1:]
-            found[tensor.name] = fate(engine, way, tensor.name, parameters, said.method)
+            bare = f"{layer}{loader.attention}"
+            found[tensor.name] = fate(engine, way, tensor.name, parameters, said.method, bare)
     return found
 
 

@@ -100,11 +100,9 @@ RENAMED_AWAY = (".weight_scale_inv", ".weight_scale")
 _LLAMA = "sglang/srt/models/llama.py"
 
 
-def renamed_findings(
-    passports: Sequence[Passport], said: Configuration, engine: str, loader: Loader | None
-) -> Iterator[Finding]:
+def renamed_findings(passports: Sequence[Passport], said: Configuration, loader: Loader | None) -> Iterator[Finding]:
     """Block scales of fp8 that the model's loader renames to a name that the method does not have."""
-    if engine != "sglang" or said.method != "fp8" or loader is None or not loader.source.startswith(_LLAMA):
+    if said.method != "fp8" or loader is None or not loader.source.startswith(_LLAMA):
         return
     was, becomes = RENAMED_AWAY
     names = [

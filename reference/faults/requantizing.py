@@ -144,7 +144,7 @@ FAULTS = (
         _other_blocks(lambda grid: np.broadcast_to(grid[:1, :1], grid.shape) if grid.size else grid),
         "every block but the first is off by the ratio of two scales",
         "the scale of the first block is taken for the whole tensor",
-        ("sglang#39626",),
+        (),
     ),
     ConversionFault(
         "convert.reciprocal_missing", "GLOBAL",
@@ -165,6 +165,20 @@ FAULTS = (
         without(step("flip", FIRST)),
         "every weight is off by eight steps",
         "two's complement was packed where the format stores offset binary, or the reverse",
+        (),
+    ),
+    ConversionFault(
+        "convert.exponent_one_higher", "EXPONENT",
+        instead(step("exponent_of"), lambda s: ((*s[:2], 128),)),
+        "every block is twice what it was",
+        "exponents were stored with another bias than 127",
+        (),
+    ),
+    ConversionFault(
+        "convert.nan_kept_for_infinity", "NAN",
+        without(step("infinite_for_nan")),
+        "a block whose scale is byte 255 is NaN where the library makes it infinite",
+        "byte 255 was read as the NaN that it is by the specification, and not as the library reads it",
         (),
     ),
     ConversionFault(

@@ -146,7 +146,7 @@ CODES: dict[str, Flaw] = {
         codes(FP8_CODES, _minus_zero_to_zero, "F8_E4M3FNUZ"),
         LOST,
         AGAINST,
-        says="0.5",
+        says="labelled FNUZ",
     ),
     "OCP bytes for an FNUZ device": Flaw(
         "ct_FP8", nothing, ("OCP bytes for FNUZ",), {"target": "gfx942", "to": "fnuz"}, row="FMT07"

@@ -107,6 +107,7 @@ CACHES: tuple[tuple[str, str, tuple[Edit, ...], str, int], ...] = (
     ("mo_FP8", "sglang", (quantization(kv_cache_scheme=None),), BLIND, 4),
     ("mo_FP8", "sglang", (unquantized,), BLIND, 4),
     ("mo_FP8", "vllm", (unquantized,), ENDS, 4),
+    ("mo_FP8", "vllm", (quantization(quant_method="inc"),), BLIND, 4),
     ("ct_FP8", "vllm", (), "", 0),
 )
 
@@ -188,6 +189,7 @@ LARGEST, BEYOND = "requantized to the largest", "requantizing overflows"
         ("mo_FP8", "vllm", "", dict.fromkeys(EACH, 147.0), {BEYOND}),
         ("mo_FP8", "vllm", "", EACH | {"v_proj": 147.0}, {LARGEST, BEYOND}),
         ("ct_FP8_DYNAMIC", "vllm", "", {}, set()),  # a scale a row: each shard keeps its own
+        ("ct_FP8_FUSED", "vllm", "", {"qkv_proj": 147.0, "gate_up_proj": 147.0}, set()),  # fused in the file
     ],
 )
 def test_shards_that_are_requantized(
@@ -200,6 +202,14 @@ def test_shards_that_are_requantized(
         assert f"2 fused layers, model.layers.0.self_attn.q_proj with the largest ratio of scales, {ratio:.4g}" in (
             found[LARGEST].said.replace("layers.1", "layers.0")
         )
+
+
+def test_a_shard_without_its_like_is_not_requantized(tmp_path: Path) -> None:
+    lone = (
+        scales(gate_proj=147.0),
+        *(without(f".{p}.{end}") for p in ("up_proj",) for end in ("weight", "weight_scale")),
+    )
+    assert BEYOND not in said(tmp_path, "mo_FP8", "vllm", "", "", *lone)
 
 
 def test_the_largest_scale_is_where_448_of_them_leave_float16() -> None:
@@ -217,6 +227,20 @@ def test_block_scales_that_are_renamed_away(tmp_path: Path) -> None:
     assert kind not in said(tmp_path, "deepseek", "sglang")
     assert kind not in said(tmp_path, "deepseek", "vllm", "", "", architecture("LlamaForCausalLM"))
     assert kind not in said(tmp_path, "ct_FP8_BLOCK", "sglang")
+    quark = (architecture("LlamaForCausalLM"), quantization(quant_method="quark"))
+    assert kind not in said(tmp_path, "deepseek", "sglang", "", "", *quark)
+
+
+def weights_alone(made: Draft) -> None:
+    made.config["quantization_config"]["config_groups"]["group_0"]["input_activations"] = None
+
+
+@pytest.mark.parametrize(("kind", "target"), [("ct_FP8", "sm_80"), ("ct_NVFP4", "sm_90")])
+def test_weights_alone_are_no_finding_where_they_are_asked_for(kind: str, target: str, tmp_path: Path) -> None:
+    found = "weights only on the target"
+    assert found in said(tmp_path, kind, "vllm", target)
+    alone = (weights_alone, without(".input_scale"), without(".input_global_scale"))
+    assert found not in said(tmp_path, kind, "vllm", target, "", *alone)
 
 
 @pytest.mark.parametrize(
