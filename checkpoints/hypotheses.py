@@ -29,6 +29,7 @@ class Hypothesis:
     remedy: str
     applies: Callable[[Passport], bool]
     read: Callable[[Raw, Passport], Values]
+    less: float = 0.0  #: decibels that the true format keeps less than the one of the label: 6.02 a bit
 
 
 def _element(*names: str) -> Callable[[Passport], bool]:
@@ -123,6 +124,19 @@ FLAVOURS = (
         "Convert them, or label them F8_E4M3FNUZ.",
         _element("float8_e4m3fn"),
         lambda raw, passport: _decoded_as(raw, "float8_e4m3fnuz"),
+    ),
+    Hypothesis(
+        "bytes are E5M2 and labelled E4M3",
+        "Label them F8_E5M2.",
+        _element("float8_e4m3fn", "float8_e4m3fnuz"),
+        lambda raw, passport: _decoded_as(raw, "float8_e5m2"),
+        less=6.02,
+    ),
+    Hypothesis(
+        "bytes are E4M3 and labelled E5M2",
+        "Label them F8_E4M3.",
+        _element("float8_e5m2", "float8_e5m2fnuz"),
+        lambda raw, passport: _decoded_as(raw, "float8_e4m3fn"),
     ),
 )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from narrowgauge.checkpoints.configured import Asked, Configuration, configuration, configurations, is_regular, matches
+from narrowgauge.checkpoints.configured import Configuration, configuration, configurations
 from narrowgauge.checkpoints.cutting import Cutting
+from narrowgauge.checkpoints.families import Asked
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.methods import method_findings
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.passports import Passport, unclaimed
+from narrowgauge.checkpoints.patterns import is_regular, matches
 
 #: parts of names of layers that no configuration needs to leave out: they are no linear layers, or engines keep them
 KEPT = (

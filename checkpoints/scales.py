@@ -13,7 +13,8 @@ from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.orders import order_findings
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.values import has_numbers, numbers, raws, readable, zero_points
+from narrowgauge.checkpoints.values import has_numbers, numbers, raws, readable
+from narrowgauge.checkpoints.zero_points import zero_points
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.codec import values
 

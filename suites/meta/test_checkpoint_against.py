@@ -63,6 +63,7 @@ NAMED = {
     "scales swizzled": "order of a kernel",
     "transposed weight": "the matrix is turned",
     "gate and up exchanged": "these are the weights of model.layers.1.mlp.(up|gate)_proj",
+    "E5M2 labelled E4M3": "bytes are E5M2 and labelled E4M3",
     "int4 without its offset": "two's complement and read as offset",
     "scales swizzled twice": "twice in the order of a kernel",
     "wrong shard's scale": "with other scales for the same codes",

@@ -15,13 +15,14 @@ import pytest
 
 from narrowgauge.checkpoints.against_config import config_findings
 from narrowgauge.checkpoints.bytes import weigh
-from narrowgauge.checkpoints.configured import Configuration, configuration, matches
+from narrowgauge.checkpoints.configured import Configuration, configuration
 from narrowgauge.checkpoints.cutting import Cutting, cutting
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.methods import METHODS, SPELLED, method_findings
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import Passport, passports
+from narrowgauge.checkpoints.patterns import matches
 from narrowgauge.checkpoints.schemes import SCHEMES
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.layouts import LAYOUTS, ZERO_POINTS

@@ -127,6 +127,13 @@ def test_codes_that_saturate(tmp_path: Path) -> None:
     assert (finding.kind, finding.count) == ("codes saturate", N * 200)
 
 
+def test_small_groups_reach_the_top_by_construction(tmp_path: Path) -> None:
+    """A group of three has one code of three at the top: that is how its scale was found."""
+    codes = np.tile(np.array([[127, 20, 30]], np.int8), (N, 1))
+    checkpoint = checkpoint_of(tmp_path, x__qweight=("I8", codes), x__scale=("F32", scales().astype("<f4")))
+    assert found(checkpoint) == []
+
+
 def fours() -> Array:
     """Codes of e2m1 that are 1 but for a 6 in each group of 16."""
     codes = np.full((N, K // 2), 0x22, np.uint8)
