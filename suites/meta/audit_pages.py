@@ -50,7 +50,7 @@ def below() -> str:
 def methods() -> Iterator[str]:
     """Every quant_method, and what of it is read."""
     yield "## Methods of quantization\n"
-    yield "What `quant_method` can say. Of one that is not read an audit says so, and what its tensors are by their names.\n"
+    yield "What `quant_method` can say. Of one that is not read an audit says so, and what its tensors are by name.\n"
     yield _row("method", "taken by", "read")
     yield "|---|---|---|"
     for name, method in METHODS.items():
