@@ -65,7 +65,7 @@ def configurations(checkpoint: Checkpoint) -> Iterator[Configuration]:
         method = _method(where, said)
         inner = said["quantization"] if isinstance(said.get("quantization"), dict) else said
         family = next((read for names, read in FAMILIES if method in names), of_names)
-        found, producer = family(inner), said.get("producer")
+        found, producer = family({**_beside(checkpoint.config), **inner}), said.get("producer")
         yield Configuration(
             method,
             where,
@@ -77,6 +77,16 @@ def configurations(checkpoint: Checkpoint) -> Iterator[Configuration]:
             {"quant_method": method, **found.keys},
             " ".join(map(str, producer.values())) if isinstance(producer, dict) else "",
         )
+
+
+def _beside(config: Said) -> dict[str, Any]:
+    """What stands in config.json itself: of DeepSeek V4 how experts are stored, fp4 where nothing is said.
+
+    (vLLM models/deepseek_v4/quant_config.py:89-103)
+    """
+    four = "fp4" if config.get("model_type") == "deepseek_v4" else None
+    experts = config.get("expert_dtype", four)
+    return {} if experts is None else {"expert_dtype": experts}
 
 
 def _places(checkpoint: Checkpoint) -> Iterator[tuple[str, dict[str, Any]]]:

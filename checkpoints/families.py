@@ -175,7 +175,9 @@ def _fp8(said: Said) -> Found:
     element = "float8_e5m2" if said.get("fmt") == "e5m2" else "float8_e4m3fn"
     asked = Asked(element, "block" if any(block) else "tensor", block, "" if powers else "float",
                   str(said.get("activation_scheme") or ""))  # fmt: skip
-    return Found(((("Linear",), asked),), _ignored(said), kv=_bool(said, ("kv_cache_scheme",)))
+    experts = Asked("float4_e2m1fn", "group", (1, 32), "float8_e8m0fnu", asked.inputs)
+    four = ((("re:.*\\.experts\\..*",), experts),) if said.get("expert_dtype") == "fp4" else ()
+    return Found((*four, (("Linear",), asked)), _ignored(said), kv=_bool(said, ("kv_cache_scheme",)))
 
 
 def _grouped(said: Said) -> Found:

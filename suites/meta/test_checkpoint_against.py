@@ -113,6 +113,28 @@ def test_columns_of_other_sizes_are_no_mistake(tmp_path: Path, root: Path) -> No
     assert finding.kind == "weights rescaled"
 
 
+@pytest.mark.parametrize("heads", [0, 4])
+def test_gguf_against_the_names_of_hugging_face(heads: int, tmp_path: Path, root: Path) -> None:
+    """q by its other name, and with the halves of each head interleaved, as llama.cpp stores Llama's."""
+    mine = passports(open_checkpoint(write("gguf", tmp_path / "gguf").folder))[0]
+    one = next(each for each in mine if "attn_q" in each.module)
+    stored = original_of("gguf", root).tensors[one.module]
+    raw = np.fromfile(stored.path, "<u2", stored.size // 2, offset=stored.start).reshape(one.shape)
+    if heads:  # row 2j + s of a head here is row s d/2 + j there
+        width = one.shape[0] // heads
+        there = [r // width * width + r % 2 * (width // 2) + r % width // 2 for r in range(one.shape[0])]
+        apart = np.empty_like(raw)
+        apart[there] = raw
+        raw = apart
+    path = tmp_path / "hf"
+    raw.tofile(path)
+    name = f"model.layers.{one.module.split('.')[1]}.self_attn.q_proj.weight"
+    other = Stored(name, "BF16", one.shape, path, 0, raw.nbytes, "bfloat16")
+    found = compare_one(one, mine, Checkpoint(tmp_path, "safetensors", {name: other}, {"num_attention_heads": 4}))
+    assert found.finding is None
+    assert (found.original, abs(found.sqnr - found.expected) < 1.5) == (name, True)
+
+
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     mine = passports(open_checkpoint(write("ct_FP8", tmp_path / "a").folder))[0]
     finding = compare_one(mine[0], mine, Checkpoint(tmp_path, "safetensors", {})).finding
