@@ -51,6 +51,7 @@ def test_shards_by_their_index(given: str, tmp_path: Path) -> None:
         ({}, "byte 0: an index needs a weight_map"),
         ({"weight_map": []}, "byte 0: an index needs a weight_map"),
         ({"weight_map": {"one": 3}}, "byte 16: tensor 'one' needs the name of a file"),
+        ({"weight_map": {"one": []}}, "byte 16: tensor 'one' needs the name of a file"),
         ({"weight_map": {"one": "../x.safetensors"}}, "byte 16: tensor 'one' needs the name of a file"),
         ({"weight_map": {"one": "a\0b"}}, "byte 16: tensor 'one' needs the name of a file"),
         ({"weight_map": {"one": A, "two": "m.safetensors"}}, "byte 66: the file 'm.safetensors' that"),
@@ -122,6 +123,7 @@ def test_what_is_passed_over(tmp_path: Path) -> None:
     )
     (tmp_path / "model.safetensors").unlink()
     assert list(open_checkpoint(tmp_path).tensors) == ["two"]
+    assert not any("consolidated" in name for name in open_checkpoint(tmp_path).unread)
 
 
 def test_folders_without_weights(tmp_path: Path) -> None:
