@@ -179,6 +179,17 @@ def test_the_second_scale_has_a_direction(divides: bool, tmp_path: Path) -> None
     assert "up to 0.0879" in finding.said
 
 
+@pytest.mark.parametrize(("shape", "said"), [((N, K), 0), ((N, K - 3), 0), ((K, N), 1), ((N, K - 8), 1)])
+def test_the_shape_that_a_tensor_says(shape: tuple[int, int], said: int, tmp_path: Path) -> None:
+    """Eight codes a word: of the last word some may be padding, and a whole word may not."""
+    words = np.full((N, K // 8), 0x1F777777, "<i4")
+    scale, numbers = np.full((N, 2), 1e-3, "<f4"), np.array(shape, "<i8")
+    checkpoint = checkpoint_of(
+        tmp_path, x__weight_packed=("I32", words), x__weight_scale=("F32", scale), x__weight_shape=("I64", numbers)
+    )
+    assert [finding.kind for finding in found(checkpoint)] == ["shape disagrees"] * said
+
+
 def test_shards_that_differ_say_the_ratio(tmp_path: Path) -> None:
     every = {}
     for part, second in (("gate_proj", 2e-5), ("up_proj", 5e-5)):
