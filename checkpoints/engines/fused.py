@@ -17,8 +17,10 @@ from narrowgauge.checkpoints.values import numbers
 
 _V8, _S8 = "vllm/model_executor/layers/quantization/", "sglang/srt/layers/quantization/"
 _TENSORS = "compressed_tensors/schemes/compressed_tensors_w8a8_fp8.py"
-#: largest of float16 through which codes of e4m3 go: a scale above this makes 448 of them infinite
-LARGEST_SCALE = 65504 / 448
+#: from 65520 on a number is infinite in float16: from this scale on the code of 448 is
+INFINITE_FROM = 65520 / 448
+#: fused layers of which the scales are read, lest a model of many experts keeps the first findings waiting
+MOST = 1000
 
 
 @dataclass(frozen=True)
@@ -59,22 +61,26 @@ def requantized_findings(
     by_name = {passport.module: passport for passport in passports}
     ratios: list[tuple[float, str]] = []
     beyond: list[tuple[float, str]] = []
-    for shards in _fused(by_name):
+    every = list(_fused(by_name))
+    for shards in every[:MOST]:
         scales = {shard.module: _scale(shard) for shard in shards}
         each = [scale for scale in scales.values() if scale is not None]
         if len(each) < 2 or len(each) < len(shards):
             continue
-        beyond += [(scale, name) for name, scale in scales.items() if scale is not None and scale > LARGEST_SCALE]
+        beyond += [(scale, name) for name, scale in scales.items() if scale is not None and scale >= INFINITE_FROM]
         if len(set(each)) > 1:
             ratios.append((max(each) / min(each), shards[0].module))
+    looked = f"; {MOST:,} of {len(every):,} looked at" if len(every) > MOST else ""
     if ratios:
         largest, name = max(ratios)
-        said_of = f"{len(ratios)} fused layers, {name} with the largest ratio of scales, {largest:.4g} ({row.source})"
-        yield Finding("requantized to the largest", f"{engine}: {said_of}", name, len(ratios))
+        text = f"{engine}: {len(ratios)} fused layers, {name} with the largest ratio of scales, {largest:.4g}"
+        yield Finding("requantized to the largest", f"{text}{looked} ({row.source})", name, len(ratios))
     if beyond:
         largest, name = max(beyond)
-        text = f"{engine}: scales above {LARGEST_SCALE:.5g} times 448 are infinite in float16; {name} has {largest:g}"
-        yield Finding("requantizing overflows", f"{text} ({row.source})", name, len(beyond))
+        text = (
+            f"{engine}: from a scale of {INFINITE_FROM:g} on 448 of them is infinite in float16; {name} has {largest:g}"
+        )
+        yield Finding("requantizing overflows", f"{text}{looked} ({row.source})", name, len(beyond))
 
 
 def _fused(by_name: dict[str, Passport]) -> Iterator[list[Passport]]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from narrowgauge.checkpoints.engines import fused
 from narrowgauge.checkpoints.engines.caches import TAKES
 from narrowgauge.checkpoints.engines.findings import engine_findings
-from narrowgauge.checkpoints.engines.fused import LARGEST_SCALE
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.opening import open_checkpoint
@@ -163,6 +163,8 @@ OTHERWISE = "cache scales used otherwise"
         ("mo_FP8", "sglang", "", "fp8_e4m3", (without(".v_scale"),), "V runs at"),
         # the one scale of old is both, and doubled as both
         ("mo_FP8", "vllm", "gfx942", "fp8_e4m3", (without(".v_scale"), renamed(".k_proj.k_scale", ".kv_scale")), ""),
+        # V's at K's projection: vLLM takes it for V's
+        ("mo_FP8", "vllm", "", "fp8_e4m3", (renamed(".v_proj.v_scale", ".k_proj.v_scale"),), ""),
         # one that is dropped, and one that ends it
         ("mo_FP8", "sglang", "", "fp8_e4m3", (renamed(".v_proj.v_scale", ".k_proj.v_scale"),), "V runs at"),
         ("mo_FP8", "vllm", "", "fp8_e4m3", (renamed(".v_proj.v_scale", ".v_proj.output_scale"),), ""),
@@ -190,8 +192,8 @@ LARGEST, BEYOND = "requantized to the largest", "requantizing overflows"
         ("mo_FP8", "vllm", "sm_80", EACH, set()),  # Marlin
         ("mo_FP8", "sglang", "sm_90", EACH, {LARGEST}),
         ("mo_FP8", "vllm", "", dict.fromkeys(EACH, 0.5), set()),
-        ("mo_FP8", "vllm", "", dict.fromkeys(EACH, 146.0), set()),
-        ("mo_FP8", "vllm", "", dict.fromkeys(EACH, 147.0), {BEYOND}),
+        ("mo_FP8", "vllm", "", dict.fromkeys(EACH, float(np.nextafter(np.float32(146.25), 0))), set()),
+        ("mo_FP8", "vllm", "", dict.fromkeys(EACH, 146.25), {BEYOND}),
         ("mo_FP8", "vllm", "", EACH | {"v_proj": 147.0}, {LARGEST, BEYOND}),
         ("ct_FP8_DYNAMIC", "vllm", "", {}, set()),  # a scale a row: each shard keeps its own
         ("ct_FP8_FUSED", "vllm", "", {"qkv_proj": 147.0, "gate_up_proj": 147.0}, set()),  # fused in the file
@@ -217,11 +219,22 @@ def test_a_shard_without_its_like_is_not_requantized(tmp_path: Path) -> None:
     assert BEYOND not in said(tmp_path, "mo_FP8", "vllm", "", "", *lone)
 
 
-def test_the_largest_scale_is_where_448_of_them_leave_float16() -> None:
-    """146.214 times 448 is 65504, the largest number of float16; from 65520 on it is infinite, as it is at 147."""
-    assert np.isfinite(np.float16(448 * np.float32(LARGEST_SCALE)))
+def test_where_448_of_a_scale_leave_float16() -> None:
+    """In float32 and then rounded, as torch multiplies a tensor of float16 by a number of float32."""
+    edge = np.float32(fused.INFINITE_FROM)
     with np.errstate(over="ignore"):
-        assert np.isinf(np.float16(448 * np.float32(147)))
+        assert np.isinf(np.float16(np.float32(448) * edge))
+    assert np.float16(np.float32(448) * np.nextafter(edge, np.float32(0))) == 65504
+
+
+def test_of_many_layers_the_first_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "MOST", 1)
+    found = said(tmp_path, "mo_FP8", "vllm", "", "", scales(**EACH))
+    assert LARGEST not in found or "; 1 of 4 looked at" in found[LARGEST].said
+    assert (
+        "; 1 of 4 looked at"
+        in said(tmp_path, "mo_FP8", "vllm", "", "", scales(**EACH | {"up_proj": 2.0}))[LARGEST].said
+    )
 
 
 def test_block_scales_that_are_renamed_away(tmp_path: Path) -> None:
