@@ -290,11 +290,34 @@ def test_targets(kind: str, engine: str, target: str, found: str, tmp_path: Path
         assert every[found].count == len(passports(open_checkpoint(tmp_path))[0])
 
 
-def test_a_method_that_the_engine_does_not_know(tmp_path: Path) -> None:
-    found = said(tmp_path, "ct_FP8", "vllm", "sm_90", "", quantization(quant_method="w8a8_fp8"))
-    assert "engine does not know the method" in found
-    found = said(tmp_path, "ct_FP8", "sglang", "sm_90", "", quantization(quant_method="w8a8_fp8"))
-    assert "engine does not know the method" not in found
+@pytest.mark.parametrize(
+    ("kind", "changes", "vllm", "sglang"),
+    [
+        ("ct_FP8", {"quant_method": "w8a8_fp8"}, False, True),
+        ("ct_FP8", {"quant_method": "torchao"}, True, False),
+        ("ct_FP8", {"quant_method": "of nobody"}, True, True),  # passports say so
+        ("mo_FP8", {}, True, True),
+        ("mo_FP8_PB", {}, True, False),  # fp8_pb_wo: vLLM puts it in capitals
+        ("mo_MXFP8", {}, True, True),
+        ("mo_MXFP4", {}, False, False),
+        ("mo_W4A16_AWQ", {}, False, False),
+        ("mo_NVFP4", {"quant_algo": "NVFP4_AWQ"}, False, True),
+    ],
+)
+def test_methods_that_an_engine_does_not_know(
+    kind: str, changes: dict[str, str], vllm: bool, sglang: bool, tmp_path: Path
+) -> None:
+    for engine, known in (("vllm", vllm), ("sglang", sglang)):
+        for target in ("", "sm_90"):
+            found = said(tmp_path, kind, engine, target, "", quantization(**changes))
+            assert ("engine does not know the method" in found) != known, (engine, target)
+
+
+def test_a_cache_of_modelopt_in_sglang(tmp_path: Path) -> None:
+    """Of NVFP4 the algorithm of the cache is "auto" where nothing is said, and scales are taken."""
+    undeclared = quantization(kv_cache_scheme=None)
+    assert BLIND in said(tmp_path, "mo_FP8", "sglang", "", "", undeclared)
+    assert BLIND not in said(tmp_path, "mo_NVFP4", "sglang", "", "", undeclared)
 
 
 def test_unknown_targets_and_flags(tmp_path: Path) -> None:
