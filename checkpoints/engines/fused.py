@@ -100,21 +100,34 @@ def _scale(passport: Passport) -> float | None:
     return value if isfinite(value) and value > 0 else None
 
 
-#: SGLang's loader of Llama and those that inherit it renames these ends before anything else
-#: (sglang/srt/models/llama.py:721-724); its fp8 method has block scales under the first name (fp8.py:689)
+#: SGLang's loader of Llama and those that inherit it renames the first end to the second before anything else
 RENAMED_AWAY = (".weight_scale_inv", ".weight_scale")
 _LLAMA = "sglang/srt/models/llama.py"
+#: what the method fp8 calls its scales: in blocks by the first name, by the second otherwise
+SCALE_NAMES = {"vllm": f"{_V8}fp8.py:318-339", "sglang": f"{_S8}fp8.py:680-696"}
 
 
-def renamed_findings(passports: Sequence[Passport], said: Configuration, loader: Loader | None) -> Iterator[Finding]:
-    """Block scales of fp8 that the model's loader renames to a name that the method does not have."""
-    if said.method != "fp8" or loader is None or not loader.source.startswith(_LLAMA):
+def renamed_findings(
+    passports: Sequence[Passport], said: Configuration, engine: str, loader: Loader | None
+) -> Iterator[Finding]:
+    """Scales of the method fp8 that arrive under another name than the method has, by the file or by the loader.
+
+    SGLang's loader of models with latent attention finds both names (deepseek_weight_loader.py:89-97).
+    """
+    if said.method != "fp8" or (loader is not None and loader.attention.endswith("attn_mqa")):
         return
-    was, becomes = RENAMED_AWAY
-    names = [
-        p.scale.name for p in passports if p.scale and p.scale.name.endswith(was) and said.said.get("weight_block_size")
-    ]
-    if names:
-        text = f"sglang, {loader.architecture}: {len(names)} tensors, {names[0]} the first, are looked for as {becomes}"
-        where = f"{_LLAMA}:721-724; {_S8}fp8.py:689"
-        yield Finding("scales renamed away", f"{text}; the method has {was} ({where})", names[0], len(names))
+    blocks = bool(said.said.get("weight_block_size"))
+    wanted, other = RENAMED_AWAY if blocks else RENAMED_AWAY[::-1]
+    names = [p.scale.name for p in passports if p.scale is not None and p.scheme.name == "fp8"]
+    shortens = engine == "sglang" and loader is not None and loader.source.startswith(_LLAMA)
+    if not shortens:
+        kind, where, how = "scales of another name", SCALE_NAMES[engine], f"end as {other}"
+        lost = [name for name in names if name.endswith(other)]
+    else:
+        kind, where = "scales renamed away", f"{_LLAMA}:721-724; {SCALE_NAMES[engine]}"
+        how = f"are looked for as {other} by the loader"
+        lost = [name for name in names if name.endswith(RENAMED_AWAY)] if blocks else []
+    if lost:
+        size = "weight_block_size" if blocks else "no weight_block_size"
+        text = f"{engine}: {len(lost)} tensors, {lost[0]} the first, {how}; with {size} the method has {wanted}"
+        yield Finding(kind, f"{text} ({where})", lost[0], len(lost))

@@ -168,8 +168,9 @@ def test_lists_of_methods_on_amd_in_the_engines_source(engine: str) -> None:
 
 def test_algorithms_of_modelopt_in_vllms_source() -> None:
     tree = ast.parse((_folder("vllm") / "vllm/model_executor/layers/quantization/modelopt.py").read_text())
-    (table,) = [n.value for n in tree.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == "LINEAR_ALGOS"]
-    assert ALGORITHMS["vllm"][0] == (*ast.literal_eval(table or ast.Dict()), "MIXED_PRECISION")
+    tables = [n.value for n in tree.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == "LINEAR_ALGOS"]
+    assert tables[0] is not None
+    assert ALGORITHMS["vllm"][0] == (*ast.literal_eval(tables[0]), "MIXED_PRECISION")
 
 
 def test_algorithms_of_modelopt_in_sglangs_source() -> None:

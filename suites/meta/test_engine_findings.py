@@ -237,16 +237,35 @@ def test_of_many_layers_the_first_are_looked_at(tmp_path: Path, monkeypatch: pyt
     )
 
 
-def test_block_scales_that_are_renamed_away(tmp_path: Path) -> None:
-    kind = "scales renamed away"
-    found = said(tmp_path, "deepseek", "sglang", "", "", architecture("LlamaForCausalLM"))
-    assert found[kind].count == sum(name.endswith("weight_scale_inv") for name in draft_of("deepseek").tensors)
-    assert "sglang/srt/models/llama.py:721-724" in found[kind].said
-    assert kind not in said(tmp_path, "deepseek", "sglang")
-    assert kind not in said(tmp_path, "deepseek", "vllm", "", "", architecture("LlamaForCausalLM"))
-    assert kind not in said(tmp_path, "ct_FP8_BLOCK", "sglang")
-    quark = (architecture("LlamaForCausalLM"), quantization(quant_method="quark"))
-    assert kind not in said(tmp_path, "deepseek", "sglang", "", "", *quark)
+AWAY, ANOTHER = "scales renamed away", "scales of another name"
+LLAMA, QWEN = architecture("LlamaForCausalLM"), architecture("Qwen3ForCausalLM")
+#: the small DeepSeek has scales of blocks, weight_scale_inv, and a method fp8 with weight_block_size
+INV, PLAIN, NO_BLOCKS = ".weight_scale_inv", ".weight_scale", quantization(weight_block_size=None)
+
+
+@pytest.mark.parametrize(
+    ("engine", "edits", "kind"),
+    [
+        ("sglang", (), ""),
+        ("vllm", (), ""),
+        ("sglang", (LLAMA,), AWAY),
+        ("sglang", (LLAMA, renamed(INV, PLAIN)), AWAY),
+        ("sglang", (LLAMA, NO_BLOCKS), ""),
+        ("sglang", (LLAMA, quantization(quant_method="quark")), ""),
+        ("vllm", (LLAMA,), ""),
+        ("sglang", (QWEN,), ""),
+        ("sglang", (QWEN, renamed(INV, PLAIN)), ANOTHER),
+        ("vllm", (renamed(INV, PLAIN),), ANOTHER),
+        ("sglang", (renamed(INV, PLAIN),), ""),  # finds both names
+        ("vllm", (NO_BLOCKS,), ANOTHER),
+        ("vllm", (NO_BLOCKS, renamed(INV, PLAIN)), ""),
+    ],
+)
+def test_scales_under_another_name(engine: str, edits: tuple[Edit, ...], kind: str, tmp_path: Path) -> None:
+    found = said(tmp_path, "deepseek", engine, "", "", *edits)
+    assert set(found) & {AWAY, ANOTHER} == ({kind} if kind else set())
+    if kind:
+        assert found[kind].count == sum(name.endswith(INV) for name in draft_of("deepseek").tensors)
 
 
 def weights_alone(made: Draft) -> None:
