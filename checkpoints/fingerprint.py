@@ -148,11 +148,11 @@ def negative_zeros_expected(codes: Histogram, fmt: Format) -> float:
 
 
 def _goes_on(codes: Histogram, fmt: Format) -> bool:
-    """Whether of either sign the first code beyond the largest of OCP is common, and no rarer than that largest.
+    """Whether of either sign the first code beyond the largest of OCP is common, a fourth of that largest at least.
 
     So it is where amax / the largest of FNUZ scaled them, by token, channel or block; NaN that somebody left behind are
     of one sign, or much rarer than the largest of OCP, which each scale brings at least one number to.
     """
     top = top_code(fmt)
     signs = ((codes[top | sign], codes[top + 1 | sign]) for sign in (0, fmt.sign_bit))
-    return all(beyond >= SEVERAL and 2 * beyond >= last for last, beyond in signs)
+    return all(beyond >= SEVERAL and 4 * beyond >= last for last, beyond in signs)

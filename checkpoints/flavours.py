@@ -19,19 +19,17 @@ def flavour_findings(label: str, census: Census) -> Iterator[Finding]:
     if census.codes is None or label not in _FAMILY:
         return
     verdict = fingerprint(census.codes)
-    if label not in _BARE and (not verdict.format or verdict.format in FLAVOURS[_FAMILY[label]]):
-        verdict = flavour(census.codes, _FAMILY[label])
-    found = verdict.format
-    if found and found != label and (kind := _kind(label, verdict)):
-        said = (
-            f"{label}, and the bytes are {'surely' if verdict.sure else 'likely'} {found}: {'; '.join(verdict.reasons)}"
-        )
-        yield Finding(kind, said, count=census.elements)
+    if label not in _BARE and set(verdict.candidates) & set(FLAVOURS[_FAMILY[label]]):
+        verdict = flavour(census.codes, _FAMILY[label])  # which the label decides, where the spacing does not
+    if label in verdict.candidates or not (kind := _kind(label, verdict)):
+        return
+    found = f"{'surely' if verdict.sure else 'likely'} {' or '.join(verdict.candidates)}"
+    yield Finding(kind, f"{label}, and the bytes are {found}: {'; '.join(verdict.reasons)}", count=census.elements)
 
 
 def _kind(label: str, verdict: Verdict) -> str:
     """The kind of finding; "" where files commonly hold such bytes under such a label."""
-    found = FORMATS[verdict.format]
+    found = FORMATS[verdict.candidates[0]]
     if found.bits == 4:
         return "" if label in _BARE else "bytes of another format"
     if found.family == "exponent":

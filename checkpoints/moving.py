@@ -26,8 +26,8 @@ from narrowgauge.reference.showing import show
 FNUZ = "fnuz"
 #: what OCP bytes become there
 TWIN = {"float8_e4m3fn": "float8_e4m3fnuz", "float8_e5m2": "float8_e5m2fnuz"}
-#: values that become zero are many from such a share of those that are not zero on
-MANY = 1e-3
+#: values that become zero are many if they are so many, and such a share of those that are not zero
+MANY, SHARE = 100, 1e-3
 _SCALE = re.compile(r"(^|[._])scales?(_inv|_2)?$")
 
 
@@ -86,7 +86,7 @@ def _cast(census: Census, to: str, part: Part) -> Iterator[Finding]:
         said = f"{there.beyond:,} {of} {ends} in {to}; the largest is {census.amax:,.6g}, the largest there {_most(to)}"
         kind = _kind_beyond(to, part) if wide else "beyond a narrow format"
         places = census.places(counted.beyond(to))
-        yield Finding(kind, _effect(said, part.infinite), count=there.beyond, places=places)
+        yield Finding(kind, _effect(said, part.infinite if wide else ""), count=there.beyond, places=places)
     if there.flushed:
         cast = "become 0" if wide else f"become 0 in an unscaled cast to {to}"
         said = f"{there.flushed:,} {of} {cast}; the smallest is {census.least:.3g}, the smallest there {_least(to)}"
@@ -105,7 +105,7 @@ def _kind_of_zero(census: Census, flushed: int, to: str, part: Part) -> str:
     if part.zero:
         return f"zero where it counts in {to}"
     nonzero = census.finite - census.zeros
-    return f"many zero in {to}" if flushed >= MANY * nonzero else f"zero in {to}"
+    return f"many zero in {to}" if flushed >= max(MANY, SHARE * nonzero) else f"zero in {to}"
 
 
 def _effect(said: str, effect: str) -> str:

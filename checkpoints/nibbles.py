@@ -38,17 +38,23 @@ def nibbles(codes: Histogram) -> Found | None:
     candidates = ("float4_e2m1fn", "int4", "uint4")
     if np.abs(shares - 1 / 16).sum() / 2 < FLAT + noise:
         return (*candidates, "int8", "uint8"), ("all codes are about as common",)
-    off = {name: _mirrored(shares, name) for name in candidates}
-    best, second = sorted(off, key=lambda name: off[name])[:2]
+    off = {name: _mirrored(shares, name) for name in ("float4_e2m1fn", "int4")}  # uint4 around 8 has int4's pairs
+    best, second = sorted(off, key=lambda name: off[name])
     if off[second] < BETTER * (off[best] + noise / 4):
         return candidates, (alike, "whether they are floats or integers is not decided")
-    return (best,), (alike, f"codes of either sign are alike if read as {best}, and not as {second}")
+    mirrored = f"codes of either sign are alike if read as {best}, and not as {second}"
+    if best == "float4_e2m1fn":
+        return (best,), (alike, mirrored)
+    if max(shares[0], shares[8]) < 2 * min(shares[0], shares[8]):
+        return ("int4", "uint4"), (alike, mirrored, "whether 0 or 8 stands for zero is not decided")
+    found = "int4" if shares[0] > shares[8] else "uint4"
+    return (found,), (alike, mirrored, f"most are near {0 if found == 'int4' else 8}, so that stands for zero")
 
 
 def _mirrored(shares: npt.NDArray[np.float64], name: str) -> float:
-    """How far shares of numbers and of their negatives lie apart. An unsigned integer's middle is its zero."""
-    fmt = FORMATS[name]
-    real = values(fmt) - (0 if fmt.signed else 1 << (fmt.bits - 1))
+    """How far shares of numbers and of their negatives lie apart."""
+    real = values(FORMATS[name])
     positive = np.flatnonzero(real > 0)
+    positive = positive[np.isin(-real[positive], real)]
     negative = [int(np.flatnonzero(real == -x)[0]) for x in real[positive]]
     return float(np.abs(shares[positive] - shares[negative]).sum() / 2)

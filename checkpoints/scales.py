@@ -13,7 +13,8 @@ from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.orders import order_findings
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.values import has_numbers, numbers, raws, readable, zero_points
+from narrowgauge.checkpoints.values import has_numbers, numbers, raws, readable
+from narrowgauge.checkpoints.zero_points import zero_points
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.codec import values
 
@@ -81,11 +82,13 @@ def _is(name: str, code: int, tensor: Stored) -> bool:
 
 
 def _of_zeros(passport: Passport, role: str, tensor: Stored, found: Counted) -> Iterator[Finding]:
-    lost = prod(passport.shape) if role != "scale" else _lost(passport)
     said = f"{found.zero:,} of {found.every:,} scales are 0"
+    lost = _lost(passport) if role == "scale" else 1
     if lost:
+        under = {"scale": f"{lost:,} weights under them are not 0", "second": "all weights under them become 0"}
+        said = f"{said}; {under.get(role, 'activations are divided by them')}"
         places = as_places(tensor, found.places.get("zero", []))
-        yield Finding("scale zero", f"{said}; {lost:,} weights under them are not 0", tensor.name, found.zero, places)
+        yield Finding("scale zero", said, tensor.name, found.zero, places)
     else:
         yield Finding("scale zero over zeros", said, tensor.name, found.zero)
 

@@ -12,6 +12,7 @@ from narrowgauge.checkpoints.engines.paths import (
     ON_AMD,
     OWN_NAMES,
     RULES,
+    SCHEME_MINIMUM,
     SOURCES,
     WHERE,
     Becomes,
@@ -97,7 +98,7 @@ def path(family: str, method: str, engine: str, target: str) -> Path:
     if not engine:
         return _of_units(family, gpu)
     name = own_name(engine, method, family)
-    refused = _refused(engine, name, gpu)
+    refused = _refused(engine, name, family, gpu)
     if refused:
         return Path(family, "refused", *refused)
     for rule in RULES:
@@ -107,14 +108,15 @@ def path(family: str, method: str, engine: str, target: str) -> Path:
     return Path(family, "not known", f"no rule for {FAMILIES[family]} on {target}")
 
 
-def _refused(engine: str, name: str, gpu: Gpu) -> tuple[str, str] | None:
+def _refused(engine: str, name: str, family: str, gpu: Gpu) -> tuple[str, str] | None:
     """Why the engine refuses the method on the target, and where it says so."""
     listed, source = ON_AMD[engine]
     if gpu.backend == "hip" and name and name not in listed:
         return f"{engine} does not take {name} on AMD", source
-    least, source = MINIMUM.get((engine, name), (0, ""))
+    asked = (MINIMUM.get((engine, name)), SCHEME_MINIMUM.get((engine, name, family)))
+    least, source = max((each for each in asked if each), default=(0, ""))
     if gpu.backend != "cpu" and gpu.capability < least:
-        return f"{name} asks for a capability of {least}, {gpu.name} has {gpu.capability}", source
+        return f"{name} asks for a capability of {least} there, {gpu.name} has {gpu.capability}", source
     return None
 
 

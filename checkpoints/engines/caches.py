@@ -14,7 +14,7 @@ from narrowgauge.checkpoints.kv_scales import kv_tensors
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.values import numbers
 from narrowgauge.reference.kv.delivery import Scale, delivered
-from narrowgauge.reference.kv.flags import is_fnuz
+from narrowgauge.reference.kv.flags import flag_named, is_fnuz
 
 LOADERS: Mapping[str, Mapping[str, Loader]] = {"vllm": of_vllm.LOADERS, "sglang": of_sglang.LOADERS}
 WAYS: Mapping[str, Mapping[str, Way]] = {"vllm": of_vllm.WAYS, "sglang": of_sglang.WAYS}
@@ -81,10 +81,11 @@ def fates(checkpoint: Checkpoint, engine: str) -> dict[str, Fate]:
     found = {}
     for each in kv_tensors(checkpoint).values():
         for tensor in each.values():
-            layer = _LAYER.match(tensor.name)
-            parameters = loader.parameters(engine, layer[1]) if layer else []
+            layer = (_LAYER.match(tensor.name) or ("", ""))[1]
+            parameters = loader.parameters(engine, layer)
             parameters = parameters if have else parameters[-1:]
-            found[tensor.name] = fate(engine, way, tensor.name, parameters, said.method)
+            bare = f"{layer}{loader.attention}"
+            found[tensor.name] = fate(engine, way, tensor.name, parameters, said.method, bare)
     return found
 
 
@@ -109,7 +110,8 @@ def cache_findings(checkpoint: Checkpoint, engine: str, target: str, kv_cache_dt
         text = f"{engine}, {architecture}: {len(names)} of {len(found)} scales of the cache, {names[0]} the first; "
         yield Finding(kind, f"{text}it looks for {looked}; {how}{by}", names[0], len(names))
     flag = kv_cache_dtype or ("fp8_e4m3" if said.kv else "")
-    if flag and not any(each.outcome == "ends" for each in found.values()):
+    scaled = flag and flag_named(engine, flag).scale not in ("none", "token and head")
+    if scaled and not any(each.outcome == "ends" for each in found.values()):
         yield from _used(checkpoint, engine, found, flag, is_fnuz(target), said)
 
 
@@ -126,9 +128,9 @@ def _used(
         arrived = {side: _number(t) for side, t in tensors.items() if found[t.name].outcome == "loaded"}
         if {"k", "v", "kv"} & set(arrived) and not ("kv" in arrived and "k" in arrived):
             used = delivered(engine, arrived, flag, fnuz, method)
+            there = {side: _number(tensor) for side, tensor in tensors.items()}
+            given = {side: there.get(side, there.get("kv")) for side in ("k", "v")}
             times = 2 if fnuz and method == "base" else 1
-            k = arrived.get("k", arrived.get("kv"))
-            given = {"k": k, "v": arrived.get("v", k if "kv" in arrived else None)}
             text = used.raised or _differences(given, {"k": used.k, "v": used.v}, times)
             if text:
                 others.append((layer, text))

@@ -26,5 +26,5 @@ def engine_findings(
         yield from target_findings(passports, said.method, engine, target)
     if engine:
         yield from cache_findings(checkpoint, engine, target, kv_cache_dtype)
-        yield from renamed_findings(passports, said, engine, loader_of(checkpoint, engine))
+        yield from renamed_findings(passports, said, loader_of(checkpoint, engine))
         yield from requantized_findings(passports, said, engine, target)

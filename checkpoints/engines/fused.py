@@ -88,7 +88,7 @@ def _fused(by_name: dict[str, Passport]) -> Iterator[list[Passport]]:
 def _scale(passport: Passport) -> float | None:
     """The one scale of a weight of fp8; None where it has another, or one that is no number above 0."""
     tensor = passport.scale
-    if passport.scheme.name != "fp8" or tensor is None or prod(tensor.shape) != 1 or not tensor.format:
+    if passport.scheme.name != "fp8" or tensor is None or prod(tensor.shape) != 1:
         return None
     value = float(numbers(tensor)[0])
     return value if isfinite(value) and value > 0 else None
@@ -100,11 +100,9 @@ RENAMED_AWAY = (".weight_scale_inv", ".weight_scale")
 _LLAMA = "sglang/srt/models/llama.py"
 
 
-def renamed_findings(
-    passports: Sequence[Passport], said: Configuration, engine: str, loader: Loader | None
-) -> Iterator[Finding]:
+def renamed_findings(passports: Sequence[Passport], said: Configuration, loader: Loader | None) -> Iterator[Finding]:
     """Block scales of fp8 that the model's loader renames to a name that the method does not have."""
-    if engine != "sglang" or said.method != "fp8" or loader is None or not loader.source.startswith(_LLAMA):
+    if said.method != "fp8" or loader is None or not loader.source.startswith(_LLAMA):
         return
     was, becomes = RENAMED_AWAY
     names = [

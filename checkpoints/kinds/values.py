@@ -15,7 +15,7 @@ def _into(to: str) -> dict[str, Kind]:
             "wrong", f"Finite values lie beyond the largest of {to} and become infinite there.", _WIDE
         ),
         f"many zero in {to}": Kind(
-            "doubt", f"One value in a thousand, or more, is too small for {to} and becomes zero.", _WIDE
+            "doubt", f"More than one value in a thousand is too small for {to} and becomes zero.", _WIDE
         ),
         f"scale lost in {to}": Kind(
             "doubt",
