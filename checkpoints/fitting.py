@@ -166,7 +166,7 @@ def _cut(
     if scheme.block_size:
         return Cutting(1, scheme.block_size), ""
     scale = tensors.get("scale")
-    if scale is None:
+    if scale is None or scheme.unread:
         return None, ""
     hint = asked.block if asked else (0, 0)
     found = cutting(shape, scale.shape, scheme.transposed, (0, scheme.group) if scheme.group else hint)

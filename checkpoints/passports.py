@@ -145,5 +145,6 @@ def unclaimed(checkpoint: Checkpoint, found: list[Passport]) -> Iterator[Stored]
     mine = {tensor.name for passport in found for tensor in passport.tensors.values()}
     suffixes = tuple(suffix for suffix in part_suffixes() if suffix not in _COMMON)
     for tensor in checkpoint.tensors.values():
-        if tensor.role == "model" and tensor.name not in mine and tensor.name.endswith(suffixes):
+        stray = tensor.role == "model" and tensor.name not in mine and tensor.name.endswith(suffixes)
+        if stray and "_fake_quantizer." not in tensor.name:  # Mistral's scales of K and V
             yield tensor

@@ -22,7 +22,7 @@ from narrowgauge.checkpoints.methods import METHODS, SPELLED, method_findings
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import Passport, passports
-from narrowgauge.checkpoints.patterns import matches
+from narrowgauge.checkpoints.patterns import Patterns, matches
 from narrowgauge.checkpoints.schemes import SCHEMES
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.layouts import LAYOUTS, ZERO_POINTS
@@ -353,6 +353,22 @@ def test_an_optimizer_weighs_nothing(tmp_path: Path) -> None:
 def test_an_entry_names_modules(pattern: str, module: str, parts: bool, expected: bool) -> None:
     assert matches(pattern, module, parts) is expected
     assert (Configuration(ignore=(pattern,), parts=parts).ignored(module) is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("targets", "module", "number"),
+    [
+        (("a.b", "a.b.c"), "a.b.c", 0),
+        (("a.b.c", "a.b"), "a.b.c", 0),
+        (("re:.*c", "a.b"), "a.b.c", 0),
+        (("a.b", "re:.*c"), "a.b.c", 0),
+        (("x", "re:.*c", "a.b"), "a.b.c", 1),
+        (("x", "y"), "a.b.c", None),
+    ],
+)
+def test_the_first_of_several_counts(targets: tuple[str, ...], module: str, number: int | None) -> None:
+    """Plain entries are looked up by their paths, and patterns are tried: the order is that of the configuration."""
+    assert Patterns(targets).first(module) == number
 
 
 def test_the_first_target_counts() -> None:
