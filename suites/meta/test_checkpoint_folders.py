@@ -240,14 +240,18 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     assert refusal(tmp_path / "c").startswith(f"cannot read {tmp_path / 'c' / 'config.json'}: ")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_files_that_may_not_be_read(tmp_path: Path) -> None:
+def test_files_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the system's refusal is played."""
     path = lay(tmp_path, {"m.safetensors": ONE}) / "m.safetensors"
-    path.chmod(0)
-    assert refusal(path) == f"cannot read {path}: Permission denied"
-    tmp_path.chmod(0)
-    assert refusal(tmp_path).startswith(f"cannot read {tmp_path}: Permission denied")
-    tmp_path.chmod(0o700)
+
+    def refuse(*given: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        assert refusal(path) == f"cannot read {path}: Permission denied"
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert refusal(tmp_path) == f"cannot read {tmp_path}: Permission denied"
 
 
 def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
