@@ -18,7 +18,7 @@ from narrowgauge.checkpoints.explained import Explained, Sample, explain
 from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.ideal import grid_of, nearest
 from narrowgauge.checkpoints.model import Checkpoint
-from narrowgauge.checkpoints.originals import Original, originals
+from narrowgauge.checkpoints.originals import Original, Sister, originals, sisters
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.values import Raw, Rows, combined, raws, readable, rows
 
@@ -100,7 +100,7 @@ def compare_one(passport: Passport, passports: Sequence[Passport], original: Che
     name = passport.weight.name
     if reason := readable(passport):
         return Compared(passport.module, "", finding=Finding("not compared", reason, name))
-    found = [_against(passport, each) for each in originals(passport, passports, original)]
+    found = [_against(passport, each, original) for each in originals(passport, passports, original)]
     if not found:
         said = f"no plain tensor of shape {list(passport.shape)} is {passport.module!r} in {original.path}"
         return Compared(passport.module, "", finding=Finding("not compared", said, name))
@@ -118,7 +118,7 @@ def _pieces(passport: Passport) -> Iterator[tuple[Rows, Raw | None]]:
             yield Rows(raw.which, raw.first, combined(raw)), raw
 
 
-def _against(passport: Passport, original: Original) -> Compared:
+def _against(passport: Passport, original: Original, others: Checkpoint) -> Compared:
     sums, samples, amax = Sums(), list[Sample](), _amax(passport, original)
     count = max(1, passport.count // PIECE)
     for number, (piece, raw) in enumerate(_pieces(passport)):
@@ -127,11 +127,10 @@ def _against(passport: Passport, original: Original) -> Compared:
         if number % max(1, count // SAMPLES) == 0 and len(samples) < SAMPLES:
             samples.append(Sample(x, piece, raw, nearest(x, passport, amax)))
     expected = decibels(sum(s.signal for s in samples), sum(s.noise(s.nearest) for s in samples))
-    result = Compared(
+    return Compared(
         passport.module, original.name, sums.sqnr, expected, sums.most, sums.cosine, sums.lost,
-        _judge(passport, sums, samples, expected),
+        _judge(passport, sums, samples, expected, sisters(passport, original, others)),
     )  # fmt: skip
-    return result
 
 
 def _amax(passport: Passport, original: Original) -> float:
@@ -168,7 +167,9 @@ def _add(sums: Sums, x: Values, piece: Rows) -> None:
     sums.lowest = sorted([*sums.lowest, *((float(each[i]), piece.which, piece.first + int(i)) for i in worst)])[:3]
 
 
-def _judge(passport: Passport, sums: Sums, samples: list[Sample], expected: float) -> Finding | None:
+def _judge(
+    passport: Passport, sums: Sums, samples: list[Sample], expected: float, others: Iterator[Sister]
+) -> Finding | None:
     name = passport.weight.name
     own_scale = passport.cutting is not None and passport.cutting.cut in ("row", "group")
     low = sums.lowest[0] if own_scale and sums.lowest else (np.inf, 0, 0)
@@ -179,7 +180,7 @@ def _judge(passport: Passport, sums: Sums, samples: list[Sample], expected: floa
         said = f"{sums.lost:,} weights become NaN or infinite"
         return Finding("weights lost", said, name, sums.lost)
     said = f"SQNR {sums.sqnr:.1f} dB; the nearest quantization of the original keeps {expected:.1f} dB"
-    found = explain(passport, samples, expected) if not few else Explained("", "")
+    found = Explained("", "") if few else explain(passport, samples, expected, others)
     if found.meant:
         return Finding("weights rescaled", f"{said}; {found.says}", name)
     if few:

@@ -11,6 +11,7 @@ from narrowgauge.checkpoints import moving, online
 from narrowgauge.checkpoints.against import compare_one
 from narrowgauge.checkpoints.against_config import config_findings
 from narrowgauge.checkpoints.asked import Asked
+from narrowgauge.checkpoints.blocked import census_of_values, is_blocked
 from narrowgauge.checkpoints.bytes import weigh
 from narrowgauge.checkpoints.census import census_of_run, countable
 from narrowgauge.checkpoints.codes import code_findings
@@ -21,7 +22,7 @@ from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.flavours import flavour_findings
 from narrowgauge.checkpoints.landing import DESTINATIONS
 from narrowgauge.checkpoints.logs import log_findings
-from narrowgauge.checkpoints.model import Checkpoint, Stored
+from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import Passport, passports
 from narrowgauge.checkpoints.report import AS_IT_IS, Found, Progress, Report
@@ -31,6 +32,8 @@ from narrowgauge.checkpoints.targets import path_of
 from narrowgauge.checkpoints.work import each
 from narrowgauge.contracts.errors import BadInput
 
+#: what scales that are not finite say by themselves
+OF_SCALES = ("NaN there", "infinity there")
 Event = Found | Progress | Report
 Stage = Callable[[Report], Iterator[Event]]
 #: bytes of a tensor that one process counts at a time: large tensors are shared out
@@ -48,13 +51,10 @@ def audit(asked: Asked) -> Iterator[Event]:
     """
     yield Progress("headers", 0, 0)
     report = opened(asked)
-    try:
-        yield from done(HEADERS, report)
-        if not asked.headers_only:
-            yield from done(NUMBERS, report)
-        yield report
-    finally:
-        closed(report.checkpoint)
+    yield from done(HEADERS, report)
+    if not asked.headers_only:
+        yield from done(NUMBERS, report)
+    yield report
 
 
 def opened(asked: Asked) -> Report:
@@ -146,7 +146,7 @@ def of_passport(passport: Passport) -> list[Finding]:
 def _numbers(report: Report) -> Iterator[Event]:
     """What stands in the tensors, and what of it is wrong, there or where it is to go."""
     tensors = [t for t in report.chosen if countable(t)]
-    into = tuple(dict.fromkeys([*DESTINATIONS, *(d.format for d in report.asked.to if d.how == "cast")]))
+    into = _into(report)
     runs = [Run(t, skip, min(RUN, t.size - skip), into) for t in tensors for skip in range(0, max(1, t.size), RUN)]
     done, total, before = 0, sum(t.size for t in tensors), None
     known = told(report)
@@ -161,6 +161,22 @@ def _numbers(report: Report) -> Iterator[Event]:
     yield from _flavours(report)
 
 
+def _blocks(report: Report) -> Iterator[Event]:
+    """The same of weights that stand in blocks, by the numbers that these stand for."""
+    taken = [p for p in report.taken if is_blocked(p)]
+    done, total = 0, sum(p.size for p in taken)
+    for passport, census in each(census_of_values, taken, workers(report, COSTS * total), _into(report)):
+        report.censuses[passport.weight.name] = census
+        yield from _moved(report, passport.weight, census, OF_SCALES)
+        done += passport.size
+        yield Progress("blocks", done, total, passport.module)
+
+
+def _into(report: Report) -> tuple[str, ...]:
+    """Where a census looks."""
+    return tuple(dict.fromkeys([*DESTINATIONS, *(d.format for d in report.asked.to if d.how == "cast")]))
+
+
 def _moved(report: Report, tensor: Stored, census: Census, known: Collection[str]) -> Iterator[Found]:
     """What is wrong with one tensor's numbers, there and where they go."""
     for finding in moving.findings(tensor, census):
@@ -173,9 +189,8 @@ def _moved(report: Report, tensor: Stored, census: Census, known: Collection[str
 
 def told(report: Report) -> dict[str, tuple[str, ...]]:
     """Kinds of findings that a passport answers, by tensor: what bytes hold, and what its scales say by themselves."""
-    of_scales = ("NaN there", "infinity there")
     return {
-        tensor.name: ("flavour not recorded", *(of_scales if role != "weight" else ()))
+        tensor.name: ("flavour not recorded", *(OF_SCALES if role != "weight" else ()))
         for passport in report.passports
         for role, tensor in passport.tensors.items()
     }
@@ -192,7 +207,7 @@ def _flavours(report: Report) -> Iterator[Found]:
             same.setdefault(tensor.format, []).append(census)
     said = {found.finding.kind for found in report.found}
     for label, censuses in same.items():
-        codes = np.sum([census.codes for census in censuses], axis=0)
+        codes = np.sum([census.codes for census in censuses if census.codes is not None], axis=0)
         together = replace(censuses[0], codes=codes, elements=sum(census.elements for census in censuses))
         for finding in flavour_findings(label, together):
             if finding.kind not in said:
@@ -250,14 +265,7 @@ def _against(report: Report) -> Iterator[Event]:
             yield _found(report, f"against {asked.against}", one.finding)
         done += passport.size
         yield Progress("against the original", done, total, passport.module)
-    closed(original)
-
-
-def closed(checkpoint: Checkpoint) -> None:
-    """Take away what was copied out of torch's files to be read."""
-    if checkpoint.temporary is not None:
-        checkpoint.temporary.cleanup()
 
 
 HEADERS: tuple[Stage, ...] = (_headers, _served, _logged)
-NUMBERS: tuple[Stage, ...] = (_scales, _numbers, _online, _against)
+NUMBERS: tuple[Stage, ...] = (_scales, _numbers, _blocks, _online, _against)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from narrowgauge.checkpoints.hypotheses import HYPOTHESES, pairs_in_blocks
+from narrowgauge.checkpoints.hypotheses import FLAVOURS, HYPOTHESES, Hypothesis, pairs_in_blocks
+from narrowgauge.checkpoints.originals import Sister
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.values import Raw, Rows, combined
@@ -18,6 +19,8 @@ from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.layouts import layout_named, storage_shape, unpack
 
+#: of readings that come so near to each other, the first is named: one scale over all is a factor too
+ALIKE = 0.5
 #: an explanation brings the weight back to within so many decibels of the nearest quantization
 RESTORED = 3.0
 
@@ -59,19 +62,22 @@ def _db(signal: float, noise: float) -> float:
     return float(10 * np.log10(signal / noise)) if noise and signal else np.inf
 
 
-def explain(passport: Passport, samples: Sequence[Sample], expected: float) -> Explained:
-    """The mistake that, undone, comes within ``RESTORED`` dB of the nearest quantization. ``expected`` in dB."""
+def explain(
+    passport: Passport, samples: Sequence[Sample], expected: float, sisters: Iterable[Sister] = ()
+) -> Explained:
+    """The mistake that, undone, comes within ``RESTORED`` dB of the nearest quantization. ``expected`` in dB.
+
+    ``sisters``: what else of the original the weight may be.
+    """
     signal = sum(sample.signal for sample in samples)
     tried = [
-        (_db(signal, sum(sample.noise(w) for sample, w in zip(samples, each, strict=True))), says, remedy)
-        for says, remedy, each in _readings(passport, samples)
+        (_db(signal, sum(sample.noise(w) for sample, w in zip(samples, each.values, strict=True))), each)
+        for each in _readings(passport, samples)
     ]
-    factor = _factor(samples)
-    if factor:
-        scaled = _db(signal, sum(sample.noise(sample.piece.values * factor) for sample in samples))
-        tried.append((scaled, f"every weight is {1 / factor:.6g} times the original's", _of_factor(factor)))
-    if tried and (best := max(tried))[0] >= expected - RESTORED:
-        return Explained(f"{best[1]}: so read it has {best[0]:.1f} dB", best[2])
+    best = max((db + each.less for db, each in tried), default=-np.inf)
+    if best >= expected - RESTORED:
+        db, reading = next((db, each) for db, each in tried if db + each.less >= best - ALIKE)
+        return Explained(f"{reading.says}: so read it has {db:.1f} dB", reading.remedy)
     groups = _by_group(passport, samples, signal)
     if groups >= expected - RESTORED:
         return Explained(
@@ -85,6 +91,13 @@ def explain(passport: Passport, samples: Sequence[Sample], expected: float) -> E
             f"with a factor for each column it has {columns:.1f} dB: as AWQ and SmoothQuant leave it, which put the "
             "factors into the layer before", "Nothing, if that layer has them.", meant=True,
         )  # fmt: skip
+    for sister in sisters:
+        sample = samples[0]
+        other = replace(sample, x=sister.rows(sample.piece.which, sample.piece.first, len(sample.x)))
+        if _db(other.signal, other.noise(sample.piece.values)) >= expected - RESTORED:
+            return Explained(
+                f"these are the weights of {sister.name}", "Look how the exporter orders experts and shards."
+            )
     return Explained("no mistake that is known here explains it: other weights, or another order of them", "")
 
 
@@ -96,23 +109,44 @@ def _of_factor(factor: float) -> str:
     return "Correct the scale by that factor."
 
 
-def _readings(passport: Passport, samples: Sequence[Sample]) -> Iterator[tuple[str, str, list[Values]]]:
-    """What the bytes stand for by each hypothesis, for each sample."""
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """Another way to read the bytes, and what they are then, for each sample."""
+
+    says: str
+    remedy: str
+    values: list[Values]
+    less: float = 0.0
+
+
+def _readings(passport: Passport, samples: Sequence[Sample]) -> Iterator[_Reading]:
+    """What the bytes stand for by each hypothesis: the ones that say more before those that say less."""
     kept = [sample.raw for sample in samples if sample.raw is not None]
-    if len(kept) == len(samples):
-        for hypothesis in HYPOTHESES:
-            if hypothesis.applies(passport):
-                yield hypothesis.says, hypothesis.remedy, [hypothesis.read(raw, passport) for raw in kept]
+    split = len(kept) == len(samples)
+    if split:
+        yield from _by(HYPOTHESES, passport, kept)
         yield from _swizzled(passport, kept)
+    if factor := _factor(samples):
+        values = [sample.piece.values * factor for sample in samples]
+        yield _Reading(f"every weight is {1 / factor:.6g} times the original's", _of_factor(factor), values)
+    if split:
+        yield from _by(FLAVOURS, passport, kept)
     if passport.scheme.name == "gguf_mxfp4":
         says = "each byte holds neighbours, and not the halves of a block"
-        yield says, "Write element i low and i + 16 high.", [pairs_in_blocks(sample.piece.values) for sample in samples]
+        values = [pairs_in_blocks(sample.piece.values) for sample in samples]
+        yield _Reading(says, "Write element i low and i + 16 high.", values)
     n, columns = passport.shape[-2:]
     if n == columns and len(samples) == 1 and len(samples[0].x) == n:
-        yield "the matrix is turned", "Store it as [out, in].", [samples[0].piece.values.T]
+        yield _Reading("the matrix is turned", "Store it as [out, in].", [samples[0].piece.values.T])
 
 
-def _swizzled(passport: Passport, kept: Sequence[Raw]) -> Iterator[tuple[str, str, list[Values]]]:
+def _by(hypotheses: Sequence[Hypothesis], passport: Passport, kept: Sequence[Raw]) -> Iterator[_Reading]:
+    for each in hypotheses:
+        if each.applies(passport):
+            yield _Reading(each.says, each.remedy, [each.read(raw, passport) for raw in kept], each.less)
+
+
+def _swizzled(passport: Passport, kept: Sequence[Raw]) -> Iterator[_Reading]:
     """Scales that a kernel's order was left in, once or twice."""
     scale, part, cutting = passport.scale, passport.scheme.part("scale"), passport.cutting
     if scale is None or part is None or cutting is None or len(passport.shape) != 2 or part.format not in FORMATS:
@@ -125,11 +159,8 @@ def _swizzled(passport: Passport, kept: Sequence[Raw]) -> Iterator[tuple[str, st
     for times in ("", " twice"):
         codes = unpack(codes.reshape(-1), layout, down, across).codes
         grid = decode_values(Coded(part.format, codes))
-        yield (
-            f"the scales are{times} in the order of a kernel (128 x 4)",
-            "Store them row by row.",
-            [_with_scales(raw, grid, cutting.columns) for raw in kept],
-        )
+        says = f"the scales are{times} in the order of a kernel (128 x 4)"
+        yield _Reading(says, "Store them row by row.", [_with_scales(raw, grid, cutting.columns) for raw in kept])
 
 
 def _with_scales(raw: Raw, grid: Values, columns: int) -> Values:

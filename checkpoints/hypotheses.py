@@ -29,6 +29,7 @@ class Hypothesis:
     remedy: str
     applies: Callable[[Passport], bool]
     read: Callable[[Raw, Passport], Values]
+    less: float = 0.0  #: decibels that the true format keeps less than the one of the label: 6.02 a bit
 
 
 def _element(*names: str) -> Callable[[Passport], bool]:
@@ -110,15 +111,31 @@ HYPOTHESES = (
         lambda raw, passport: _decoded_as(raw, "int4", 8),
     ),
     Hypothesis(
+        "bytes are of the OCP flavour and labelled FNUZ",
+        "Label them F8_E4M3; or keep the bytes and double the scale.",
+        _element("float8_e4m3fnuz"),
+        lambda raw, passport: _decoded_as(raw, "float8_e4m3fn"),
+    ),
+)
+#: a factor of two explains the same, but for codes that are NaN in OCP and that FNUZ has for its largest numbers
+FLAVOURS = (
+    Hypothesis(
         "bytes are of the FNUZ flavour and labelled OCP",
         "Convert them, or label them F8_E4M3FNUZ.",
         _element("float8_e4m3fn"),
         lambda raw, passport: _decoded_as(raw, "float8_e4m3fnuz"),
     ),
     Hypothesis(
-        "bytes are of the OCP flavour and labelled FNUZ",
-        "Label them F8_E4M3; or keep the bytes and double the scale.",
-        _element("float8_e4m3fnuz"),
+        "bytes are E5M2 and labelled E4M3",
+        "Label them F8_E5M2.",
+        _element("float8_e4m3fn", "float8_e4m3fnuz"),
+        lambda raw, passport: _decoded_as(raw, "float8_e5m2"),
+        less=6.02,
+    ),
+    Hypothesis(
+        "bytes are E4M3 and labelled E5M2",
+        "Label them F8_E4M3.",
+        _element("float8_e5m2", "float8_e5m2fnuz"),
         lambda raw, passport: _decoded_as(raw, "float8_e4m3fn"),
     ),
 )
@@ -130,4 +147,4 @@ def pairs_in_blocks(w: Values) -> Values:
     return np.asarray(blocks.transpose(0, 1, 3, 2).reshape(w.shape))
 
 
-__all__ = ["HYPOTHESES", "Hypothesis", "pairs_in_blocks"]
+__all__ = ["FLAVOURS", "HYPOTHESES", "Hypothesis", "pairs_in_blocks"]

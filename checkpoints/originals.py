@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,12 @@ FUSED = {
 }
 #: beginnings of names that one export has and another has not
 PREFIXES = ("model.", "language_model.", "model.language_model.", "transformer.")
+#: llama.cpp's names -> those of Hugging Face (gguf-py tensor_mapping.py)
+GGUF = {
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj", "token_embd": "model.embed_tokens", "output": "lm_head",
+}  # fmt: skip
 _PLAIN = ("F64", "F32", "F16", "BF16")
 
 
@@ -36,6 +43,7 @@ class Part:
     first: int
     count: int
     turned: bool = False  #: stored as [.., K, N]
+    heads: int = 0  #: so many heads whose two halves are interleaved here, and stand one after the other there
 
 
 @dataclass(frozen=True)
@@ -57,14 +65,24 @@ class Original:
                 start, end = max(0, first), min(part.count, first + count)
                 if start < end:
                     source = stack.enter_context(Source(part.tensor.path))
-                    found.append(_read(part, source, self.lead, which, part.first + start, end - start))
+                    found.append(_rows(part, source, self.lead, which, start, end - start))
                 first -= part.count
         return np.concatenate(found)
 
 
+def _rows(part: Part, source: Source, lead: int, which: int, first: int, count: int) -> npt.NDArray[np.float64]:
+    if not part.heads:
+        return _read(part, source, lead, which, part.first + first, count)
+    width = part.count // part.heads
+    start, end = first // width * width, -(-(first + count) // width) * width
+    whole = _read(part, source, lead, which, part.first + start, end - start)
+    mixed = whole.reshape(-1, 2, width // 2, whole.shape[1]).swapaxes(1, 2).reshape(whole.shape)
+    return np.asarray(mixed[first - start : first - start + count])
+
+
 def _read(part: Part, source: Source, lead: int, which: int, first: int, count: int) -> npt.NDArray[np.float64]:
     storage = FORMATS[part.tensor.format].storage
-    found = matrices(part.tensor, source, lead, part.tensor.shape[lead])
+    found = matrices(part.tensor, source, lead)
     if part.turned:
         width = storage.itemsize
         data = found.strip(which, first * width, count * width).view(storage).T
@@ -76,6 +94,7 @@ def _read(part: Part, source: Source, lead: int, which: int, first: int, count: 
 def originals(passport: Passport, passports: Sequence[Passport], original: Checkpoint) -> Iterator[Original]:
     """What the weight may be in the original, the likeliest first; several where a square matrix may be turned."""
     lead = len(passport.shape) - 2
+    yield from _of_gguf(passport, original)
     for name in _spellings(passport.module):
         tensors = [original.tensors[each] for each in (f"{name}.weight", name) if each in original.tensors]
         for tensor in tensors:
@@ -85,6 +104,57 @@ def originals(passport: Passport, passports: Sequence[Passport], original: Check
         for fused, shards in FUSED.items():
             if leaf in shards and lead == 0:
                 yield from _within(passport, passports, original, f"{above}.{fused}.weight", shards)
+
+
+def _of_gguf(passport: Passport, original: Checkpoint) -> Iterator[Original]:
+    """A tensor of llama.cpp by its Hugging Face name; of q and k with heads interleaved too, as llama.cpp has Llama's.
+
+    (convert_hf_to_gguf.py LlamaModel.permute)
+    """
+    words = passport.module.removesuffix(".weight").split(".")
+    if words[-1] not in GGUF or not passport.scheme.name.startswith("gguf"):
+        return
+    layer = f"model.layers.{words[1]}." if words[0] == "blk" and len(words) > 2 else ""
+    tensor = original.tensors.get(f"{layer}{GGUF[words[-1]]}.weight")
+    if tensor is None or tensor.shape != passport.shape or not _plain(tensor):
+        return
+    rows = passport.shape[0]
+    yield Original((Part(tensor, 0, rows),), 0)
+    key = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}.get(words[-1], "")
+    heads = original.config.get(key) or (original.config.get("num_attention_heads") if key else None)
+    if isinstance(heads, int) and heads > 0 and rows % (2 * heads) == 0:
+        yield Original((Part(tensor, 0, rows, heads=heads),), 0)
+
+
+#: so many other tensors are looked at for a weight that is not that of its name
+SISTERS = 64
+
+
+def sisters(passport: Passport, mine: Original, original: Checkpoint) -> Iterator[Sister]:
+    """What else of the original the weight could be: other matrices of its tensor, other tensors by their names."""
+    for which in range(min(prod(passport.shape[:-2]), SISTERS) if len(passport.shape) > 2 else 0):
+        yield Sister(f"{mine.name}, matrix {which}", mine, which)
+    words = passport.module.split(".")
+    alike = []
+    for tensor in original.tensors.values():
+        other = tensor.name.removesuffix(".weight").split(".")
+        if tensor.shape == passport.shape and _plain(tensor) and len(other) == len(words) and other != words:
+            alike.append((sum(a != b for a, b in zip(words, other, strict=True)), tensor))
+    for _, tensor in sorted(alike, key=lambda each: each[0])[:SISTERS]:
+        lead = len(passport.shape) - 2
+        yield Sister(tensor.name, Original((Part(tensor, 0, passport.shape[-2]),), lead))
+
+
+@dataclass(frozen=True)
+class Sister:
+    """Another weight of the original."""
+
+    name: str
+    original: Original
+    which: int | None = None  #: which of its matrices; None for the one that is asked for
+
+    def rows(self, which: int, first: int, count: int) -> npt.NDArray[np.float64]:
+        return self.original.rows(which if self.which is None else self.which, first, count)
 
 
 def _spellings(module: str) -> Iterator[str]:
@@ -103,7 +173,7 @@ def _same(passport: Passport, tensor: Stored, lead: int) -> Iterator[Original]:
     if not _plain(tensor):
         return
     rows, columns = passport.shape[-2:]
-    if tensor.shape == passport.shape:
+    if tensor.shape == passport.shape or (1, *tensor.shape) == passport.shape:  # a vector is a row
         yield Original((Part(tensor, 0, rows),), lead)
     if lead and tensor.shape == (*passport.shape[:-2], columns, rows):  # plain experts may be stored as [E, K, N]
         yield Original((Part(tensor, 0, rows, turned=True),), lead)

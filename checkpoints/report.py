@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -17,7 +17,7 @@ from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.model import Checkpoint, Role, Stored
 from narrowgauge.checkpoints.online import OfWeight
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.ranges import Range
+from narrowgauge.checkpoints.ranges import Range, allowed
 from narrowgauge.contracts.formats import FORMATS
 
 #: the version of the schema; a field that is added changes nothing, one that goes or changes its meaning does
@@ -124,13 +124,19 @@ class Report:
 
     @property
     def ranges(self) -> list[Range]:
-        """Of the model's tensors of floats that are no codes, and hold a number that is not 0."""
-        codes = {p.weight.name for p in self.passports}
-        return [
-            Range(t.name, float(c.amax), float(c.least))
-            for t in self.chosen
-            if t.role == "model" and t.name not in codes and (c := self.censuses.get(t.name)) and _is_wide(t) and c.amax
-        ]
+        """Of the model's tensors: of floats what is in them, of quantized weights what codes and scales allow."""
+        beside = {tensor.name for p in self.taken for tensor in p.tensors.values()}
+        weights = {p.weight.name: p for p in self.taken}
+        found = []
+        for tensor in self.chosen:
+            census = self.censuses.get(tensor.name)
+            if census is None or tensor.role != "model":
+                continue
+            if _is_wide(census) and census.amax and (tensor.name in weights or tensor.name not in beside):
+                found.append(Range(tensor.name, float(census.amax), float(census.least)))
+            elif tensor.name in weights and (one := allowed(weights[tensor.name], self.censuses)):
+                found.append(one)
+        return found
 
     @property
     def wrong(self) -> bool:
@@ -176,8 +182,8 @@ class Report:
         }  # fmt: skip
 
 
-def _is_wide(tensor: Stored) -> bool:
-    fmt = FORMATS.get(tensor.format)
+def _is_wide(census: Census) -> bool:
+    fmt = FORMATS.get(census.format)
     return fmt is not None and fmt.bits >= 16 and fmt.family == "ieee"
 
 
@@ -191,16 +197,24 @@ def _answer(about: str, found: Sequence[Found]) -> Answer:
 
 
 def _kinds(found: Sequence[Found]) -> str:
-    """Kinds of findings, each with the number of tensors that have it."""
-    kinds: dict[str, set[str]] = {}
+    """Kinds of findings, each with the number of tensors that have it, and of elements where they are more."""
+    kinds: dict[str, list[Found]] = {}
     for one in found:
-        kinds.setdefault(one.finding.kind, set()).add(one.finding.tensor)
-    return ", ".join(kind if tensors == {""} else f"{kind} ({len(tensors)})" for kind, tensors in kinds.items())
+        kinds.setdefault(one.finding.kind, []).append(one)
+    return ", ".join(f"{kind}{_many(members)}" for kind, members in kinds.items())
+
+
+def _many(members: Sequence[Found]) -> str:
+    tensors = {one.finding.tensor for one in members} - {""}
+    count = sum(one.finding.count for one in members)
+    if not tensors:
+        return ""
+    return f" ({len(tensors):,}; {count:,} elements)" if count > len(tensors) else f" ({len(tensors):,})"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Findings of one kind that say the same of tensors whose names differ by numbers alone."""
+    """Findings of one kind and question, those of the most elements first."""
 
     kind: str
     about: str
@@ -217,18 +231,18 @@ class Group:
         return sum(found.finding.count for found in self.members)
 
 
-def grouped(found: Iterable[Found]) -> list[Group]:
-    """Findings, those that differ by layers and experts together: by level, then in the order in which they came.
-
-    Notes of one kind are all together, whatever their tensors are called.
-    """
-    groups: dict[tuple[str, ...], list[Found]] = {}
-    for one in found:
-        pattern = "" if one.level == "note" else pattern_of(one.finding.tensor)
-        key = (one.finding.kind, one.about, pattern, one.role)
-        groups.setdefault(key, []).append(one)
-    made = [Group(key[0], key[1], key[2], tuple(members)) for key, members in groups.items()]
-    return sorted(made, key=lambda g: (not g.first.decides, LEVELS.index(g.first.level)))
+def grouped(report: Report) -> list[Group]:
+    """Findings of one kind that answer one question together: by level, then by question, then as they came."""
+    kinds: dict[tuple[str, str, Role], list[Found]] = {}
+    for one in report.found:
+        kinds.setdefault((one.finding.kind, one.about, one.role), []).append(one)
+    groups = []
+    for (kind, about, _), members in kinds.items():
+        patterns = {pattern_of(one.finding.tensor) for one in members}
+        ranked = sorted(members, key=lambda one: -one.finding.count)
+        groups.append(Group(kind, about, patterns.pop() if len(patterns) == 1 else "", tuple(ranked)))
+    place = {about: n for n, about in enumerate(report.questions)}
+    return sorted(groups, key=lambda g: (not g.first.decides, LEVELS.index(g.first.level), place[g.about]))
 
 
 def pattern_of(name: str) -> str:

@@ -12,13 +12,13 @@ from narrowgauge.checkpoints.engines.paths import (
     ON_AMD,
     OWN_NAMES,
     RULES,
+    SCHEME_MINIMUM,
     SOURCES,
     WHERE,
     Becomes,
     Gpu,
 )
 from narrowgauge.checkpoints.findings import Finding
-from narrowgauge.checkpoints.methods import METHODS
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.devices.targets import target_named
 
@@ -97,7 +97,7 @@ def path(family: str, method: str, engine: str, target: str) -> Path:
     if not engine:
         return _of_units(family, gpu)
     name = own_name(engine, method, family)
-    refused = _refused(engine, name, gpu)
+    refused = _refused(engine, name, family, gpu)
     if refused:
         return Path(family, "refused", *refused)
     for rule in RULES:
@@ -107,14 +107,15 @@ def path(family: str, method: str, engine: str, target: str) -> Path:
     return Path(family, "not known", f"no rule for {FAMILIES[family]} on {target}")
 
 
-def _refused(engine: str, name: str, gpu: Gpu) -> tuple[str, str] | None:
+def _refused(engine: str, name: str, family: str, gpu: Gpu) -> tuple[str, str] | None:
     """Why the engine refuses the method on the target, and where it says so."""
     listed, source = ON_AMD[engine]
     if gpu.backend == "hip" and name and name not in listed:
         return f"{engine} does not take {name} on AMD", source
-    least, source = MINIMUM.get((engine, name), (0, ""))
+    asked = (MINIMUM.get((engine, name)), SCHEME_MINIMUM.get((engine, name, family)))
+    least, source = max((each for each in asked if each), default=(0, ""))
     if gpu.backend != "cpu" and gpu.capability < least:
-        return f"{name} asks for a capability of {least}, {gpu.name} has {gpu.capability}", source
+        return f"{name} asks for a capability of {least} there, {gpu.name} has {gpu.capability}", source
     return None
 
 
@@ -145,10 +146,6 @@ def target_findings(passports: Iterable[Passport], method: str, engine: str, tar
     modules: dict[str, list[str]] = {}
     for passport in passports:
         modules.setdefault(family_of(passport) or passport.scheme.name, []).append(passport.module)
-    known = METHODS.get(method)
-    if engine and known and engine not in known.engines:
-        yield Finding("engine does not know the method", f"{engine}: quant_method {method!r}")
-        return
     for family, names in modules.items():
         found = path(family, method, engine, target)
         if found.becomes == "units" or (family in _WEIGHTS_ALONE and found.becomes == "weights only"):

@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.checkpoints.blocks import BLOCKS
+from narrowgauge.checkpoints.fitting import zeros_shape
 from narrowgauge.checkpoints.matrices import Matrices, matrices
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.source import Source
+from narrowgauge.checkpoints.zero_points import packed_zeros
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS
@@ -71,6 +73,11 @@ def readable(passport: Passport) -> str:
         tensor = passport.tensors.get(part.role)
         if tensor is not None and tensor.dtype not in part.dtypes and part.role not in ("input", "second_input"):
             return f"its {part.role} is {tensor.dtype}"
+    zeros = passport.tensors.get("zeros")
+    if zeros is not None and passport.scheme.zeros:
+        grid = passport.cutting.grid(*passport.shape[-2:])
+        if zeros.shape != zeros_shape(grid, passport.scheme) or len(passport.shape) > 2:
+            return f"its zero points have the shape {list(zeros.shape)}"
     lead = prod(passport.shape[:-2])
     second = passport.tensors.get("second")
     if second is not None and prod(second.shape) not in (1, lead):
@@ -116,24 +123,29 @@ def _of_blocks(passport: Passport, size: int) -> Iterator[Rows]:
                     yield Rows(which, first, BLOCKS[scheme.name](bytes_).reshape(count, columns))
 
 
-def raws(passport: Passport, size: int = PIECE) -> Iterator[Raw]:
-    """Codes and scales of a weight whose codes stand in a tensor of their own. Raises as ``rows`` does."""
+def raws(passport: Passport, size: int = PIECE, some: int = 0) -> Iterator[Raw]:
+    """Codes and scales of a weight whose codes stand in a tensor of their own. Raises as ``rows`` does.
+
+    ``some``: so many pieces at most, evenly spaced.
+    """
     if reason := readable(passport):
         raise BadInput(f"{passport.weight.path}: the values of {passport.weight.name!r} are not read: {reason}")
     *lead, n, columns = passport.shape
     with ExitStack() as stack:
         beside = _Beside(passport, stack)
         codes = _Codes(passport, stack)
-        for which in range(prod(lead)):
-            for first, count in _steps(n, columns, size, codes.each):
-                found = codes.rows(which, first, count)
-                element = FORMATS[passport.element]
-                decoded = decode_values(Coded(element.name, found.astype(element.storage, copy=False)))
-                scale = beside.spread("scale", which, first, count)
-                yield Raw(
-                    which, first, found, decoded, scale / passport.scheme.divisor,
-                    beside.zeros(which, first, count), beside.second(which), beside.divides, beside.order,
-                )  # fmt: skip
+        every = [(which, *step) for which in range(prod(lead)) for step in _steps(n, columns, size, codes.each)]
+        if some and len(every) > some:
+            every = [every[number * len(every) // some] for number in range(some)]
+        for which, first, count in every:
+            found = codes.rows(which, first, count)
+            element = FORMATS[passport.element]
+            decoded = decode_values(Coded(element.name, found.astype(element.storage, copy=False)))
+            scale = beside.spread("scale", which, first, count)
+            yield Raw(
+                which, first, found, decoded, scale / passport.scheme.divisor,
+                beside.zeros(which, first, count), beside.second(which), beside.divides, beside.order,
+            )  # fmt: skip
 
 
 @dataclass
@@ -149,7 +161,7 @@ class _Codes:
         self.layout = layout_named(scheme.packing) if scheme.packing else None
         self.count = self.layout.word_bytes * 8 // self.layout.bits if self.layout else 1
         source = self.stack.enter_context(Source(tensor.path))
-        self.found = matrices(tensor, source, lead, tensor.shape[lead])
+        self.found = matrices(tensor, source, lead)
         #: rows of a piece that start on a whole word
         along = scheme.packed == "rows" if not scheme.transposed else scheme.packed == "columns"
         self.each = self.count if along else 1
@@ -157,6 +169,9 @@ class _Codes:
     def rows(self, which: int, first: int, count: int) -> Array:
         """Codes [count, K] of rows of the weight."""
         scheme, columns = self.passport.scheme, self.passport.shape[-1]
+        if scheme.transposed and self.layout is None:
+            element = FORMATS[self.passport.element].storage
+            return self.found.strip(which, first * element.itemsize, count * element.itemsize).view(element).T
         if scheme.transposed:
             width = self.found.width // self.passport.shape[-2] if scheme.packed == "rows" else 0
             start, size = (
@@ -237,33 +252,10 @@ class _Beside:
         *lead, n, columns = self.passport.shape
         down, across = cutting.grid(n, columns)
         if role == "zeros" and scheme.zeros:
-            return _zeros(tensor, scheme.zeros, scheme.transposed, down, across)
+            return packed_zeros(tensor, scheme.zeros, scheme.transposed, down, across)
         part = scheme.part(role)
         coded = part_numbers(tensor, part.format if part else "", prod(lead), which, down * across)
         return coded.reshape(across, down).T if scheme.transposed else coded.reshape(down, across)
-
-
-def zero_points(passport: Passport) -> Values:
-    """The zero points of a weight whose scheme stores them packed, [rows, groups]. Raises ``BadInput`` as ``rows``."""
-    *lead, n, columns = passport.shape
-    tensor, scheme, cutting = passport.tensors["zeros"], passport.scheme, passport.cutting
-    if lead or cutting is None or not scheme.zeros or tensor.dtype != "I32":
-        raise BadInput(f"{tensor.path}: tensor {tensor.name!r}: packed zero points of one matrix were expected")
-    return _zeros(tensor, scheme.zeros, scheme.transposed, *cutting.grid(n, columns))
-
-
-def _zeros(tensor: Stored, convention: str, transposed: bool, down: int, across: int) -> Values:
-    """Packed zero points as numbers: what is stored less what the convention adds."""
-    bits = zero_points_named(convention).bits
-    if transposed:
-        layout = layout_named(f"awq_{bits}bit" if convention.startswith("awq") else f"gptq_zeros_{bits}bit")
-        codes = unpack(whole(tensor).view("<i4"), layout, across, down).codes.T
-    else:
-        layout = layout_named(f"compressed_tensors_zeros_{bits}bit")
-        codes = unpack(whole(tensor).view("<i4"), layout, down, across).codes
-    # codes of compressed-tensors are stored by half the range higher, as its zero points are: they are subtracted alike
-    offset = zero_points_named(convention).offset if convention.startswith("gptq") else 0
-    return codes.astype(np.float64) - offset
 
 
 def has_numbers(tensor: Stored) -> bool:

@@ -122,6 +122,26 @@ def nearest_e2m1(x, signed):
     return (code + 8 * (torch.signbit(signed) & ~x.isnan()).long()).to(torch.uint8)
 
 
+# --- names ---------------------------------------------------------------------------------------------------------
+
+
+def _renamed(x, name, scale):
+    check_codes(x)
+    check_scale(name, scale, grid_of(x, 128, 128))
+    return scale
+
+
+@converter("weight_scale_inv_to_weight_scale", E4M3, E4M3)
+def torch_without_inv(x, format, weight_scale_inv):
+    """A multiplier under both names: nothing is inverted."""
+    return {"codes": x, "weight_scale": _renamed(x, "weight_scale_inv", weight_scale_inv)}
+
+
+@converter("weight_scale_to_weight_scale_inv", E4M3, E4M3)
+def torch_with_inv(x, format, weight_scale):
+    return {"codes": x, "weight_scale_inv": _renamed(x, "weight_scale", weight_scale)}
+
+
 # --- scales ----------------------------------------------------------------------------------------------------------
 
 
@@ -195,5 +215,5 @@ def torch_block_to_mxfp4(x, format, scale):
     y = made / torch.exp2(exponent)
     bounds = torch.tensor((0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0), device=x.device)
     code = (y.abs().float()[..., None] > bounds).sum(-1)
-    code = torch.where(y <= 0, code + 8, code)
+    code = torch.where(y > 0, code, code + 8)  # zero is -0, and so is NaN, whose sign is 0
     return {"codes": code.flatten(1).to(torch.uint8), "scale": (exponent.squeeze(-1) + 127).to(torch.uint8)}

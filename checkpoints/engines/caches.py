@@ -12,9 +12,10 @@ from narrowgauge.checkpoints.engines.loaders import Fate, Loader, Way, fate
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kv_scales import kv_tensors
 from narrowgauge.checkpoints.model import Checkpoint, Stored
+from narrowgauge.checkpoints.targets import own_name
 from narrowgauge.checkpoints.values import numbers
 from narrowgauge.reference.kv.delivery import Scale, delivered
-from narrowgauge.reference.kv.flags import is_fnuz
+from narrowgauge.reference.kv.flags import flag_named, is_fnuz
 
 LOADERS: Mapping[str, Mapping[str, Loader]] = {"vllm": of_vllm.LOADERS, "sglang": of_sglang.LOADERS}
 WAYS: Mapping[str, Mapping[str, Way]] = {"vllm": of_vllm.WAYS, "sglang": of_sglang.WAYS}
@@ -37,9 +38,9 @@ TAKES: dict[tuple[str, str], tuple[str, str]] = {
     ("sglang", "fp8"): ("all", f"{_S8}fp8.py:474-475"),
     ("sglang", "compressed-tensors"): ("declared", f"{_S8}compressed_tensors/compressed_tensors.py:213-225"),
     ("sglang", "quark"): ("all", f"{_S8}quark/quark.py:485-486,523-525"),
-    ("sglang", "modelopt"): ("declared", f"{_S8}modelopt_quant.py:347-348"),
     ("sglang", "modelopt_fp8"): ("declared", f"{_S8}modelopt_quant.py:347-348"),
-    ("sglang", "modelopt_fp4"): ("declared", f"{_S8}modelopt_quant.py:347-348"),
+    ("sglang", "modelopt_fp4"): ("all", f"{_S8}modelopt_quant.py:347-348,1637-1638"),
+    ("sglang", "mxfp8"): ("all", f"{_S8}fp8.py:474-475"),
     ("sglang", "modelopt_mixed"): ("declared", f"{_S8}modelopt_quant.py:1076-1077"),
 }
 _LAYER = re.compile(r"(.*?layers\.\d+\.)")
@@ -63,7 +64,9 @@ def loader_of(checkpoint: Checkpoint, engine: str) -> Loader | None:
 
 def takes(engine: str, said: Configuration, loader: Loader) -> str:
     """Where the engine says that its attention has scales for this method; "" where it has none."""
-    whose, source = TAKES.get((engine, said.method.replace("_tensors", "-tensors")), ("", ""))
+    algorithm = str(said.said.get("quant_algo") or "").upper()
+    family = "nvfp4" if "NVFP4" in algorithm else "mxfp8" if algorithm == "MXFP8" else ""
+    whose, source = TAKES.get((engine, own_name(engine, said.method, family)), ("", ""))
     latent = loader.attention.endswith(("mla_attn", "attn_mqa"))
     if not whose or (whose == "not latent" and latent) or (whose == "declared" and not said.kv):
         return ""
@@ -81,10 +84,11 @@ def fates(checkpoint: Checkpoint, engine: str) -> dict[str, Fate]:
     found = {}
     for each in kv_tensors(checkpoint).values():
         for tensor in each.values():
-            layer = _LAYER.match(tensor.name)
-            parameters = loader.parameters(engine, layer[1]) if layer else []
+            layer = (_LAYER.match(tensor.name) or ("", ""))[1]
+            parameters = loader.parameters(engine, layer)
             parameters = parameters if have else parameters[-1:]
-            found[tensor.name] = fate(engine, way, tensor.name, parameters, said.method)
+            bare = f"{layer}{loader.attention}"
+            found[tensor.name] = fate(engine, way, tensor.name, parameters, said.method, bare)
     return found
 
 
@@ -109,7 +113,8 @@ def cache_findings(checkpoint: Checkpoint, engine: str, target: str, kv_cache_dt
         text = f"{engine}, {architecture}: {len(names)} of {len(found)} scales of the cache, {names[0]} the first; "
         yield Finding(kind, f"{text}it looks for {looked}; {how}{by}", names[0], len(names))
     flag = kv_cache_dtype or ("fp8_e4m3" if said.kv else "")
-    if flag and not any(each.outcome == "ends" for each in found.values()):
+    scaled = flag and flag_named(engine, flag).scale not in ("none", "token and head")
+    if scaled and not any(each.outcome == "ends" for each in found.values()):
         yield from _used(checkpoint, engine, found, flag, is_fnuz(target), said)
 
 
@@ -126,9 +131,9 @@ def _used(
         arrived = {side: _number(t) for side, t in tensors.items() if found[t.name].outcome == "loaded"}
         if {"k", "v", "kv"} & set(arrived) and not ("kv" in arrived and "k" in arrived):
             used = delivered(engine, arrived, flag, fnuz, method)
+            there = {side: _number(tensor) for side, tensor in tensors.items()}
+            given = {side: there.get(side, there.get("kv")) for side in ("k", "v")}
             times = 2 if fnuz and method == "base" else 1
-            k = arrived.get("k", arrived.get("kv"))
-            given = {"k": k, "v": arrived.get("v", k if "kv" in arrived else None)}
             text = used.raised or _differences(given, {"k": used.k, "v": used.v}, times)
             if text:
                 others.append((layer, text))

@@ -11,8 +11,8 @@ from narrowgauge.checkpoints.engines.remaps import LEFT_OVER, STACKED, Outcome, 
 
 #: "map": vLLM's mapper; "map and stack": with the model's own in one pass; "remap": the engine's function;
 #: "remap else": of names without parameter alone; "rename": the way's own pairs; "stack": projections into one,
-#: wherever their name occurs; "stack .": with the dot before it
-Step = Literal["map", "map and stack", "remap", "remap else", "rename", "stack", "stack ."]
+#: wherever their name occurs, within another name too
+Step = Literal["map", "map and stack", "remap", "remap else", "rename", "stack"]
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,11 @@ SCALES = {"vllm": ("k", "v", "q", "prob"), "sglang": ("k", "v")}
 REMAPS: dict[str, Callable[[str, Collection[str]], Renamed]] = {"vllm": remaps.vllm, "sglang": remaps.sglang}
 
 
-def fate(engine: str, way: Way, name: str, parameters: Collection[str], method: str = "fp8") -> Fate:
-    """What a loader makes of ``name``, for a model with these ``parameters``, by a quantization ``method``."""
+def fate(engine: str, way: Way, name: str, parameters: Collection[str], method: str, bare: str = "") -> Fate:
+    """What a loader makes of ``name``, for a model with these ``parameters``, by a quantization ``method``.
+
+    ``bare`` is a module that the model has although no parameter is below it.
+    """
     for step in way.steps:
         if step == "rename":
             for was, becomes in way.renames:
@@ -75,27 +78,26 @@ def fate(engine: str, way: Way, name: str, parameters: Collection[str], method: 
             name = renamed.name
         elif step in ("map", "map and stack"):
             name = remaps.mapped(name, method, step == "map and stack")
-        elif step != "remap else":
-            name, ended = _stacked(step, way, name, parameters)
+        elif step == "stack":
+            name, ended = _stacked(way, name, parameters)
             if ended:
                 return ended
     if name in parameters:
         return Fate("loaded", name)
     if way.passes and name.endswith(way.passes):
         return Fate("silent", name)
-    if way.left_over and name.endswith(LEFT_OVER) and _module_of(name, parameters):
+    if way.left_over and name.endswith(LEFT_OVER) and _reached(name, (*parameters, f"{bare}.")):
         return Fate("silent", name)
     return Fate(way.missing, name)
 
 
-def _stacked(step: Step, way: Way, name: str, parameters: Collection[str]) -> tuple[str, Fate | None]:
+def _stacked(way: Way, name: str, parameters: Collection[str]) -> tuple[str, Fate | None]:
     """The loop over fused projections: the first that is found decides, unless a missing one lets it go on."""
-    dot = "." if step == "stack ." else ""
     if way.whole and name.endswith(way.whole):
         return name, None
     for projection in STACKED:
-        if dot + projection in name:
-            name = name.replace(dot + projection, f"{dot}qkv_proj")
+        if projection in name:
+            name = name.replace(projection, "qkv_proj")
             if name in parameters:
                 return name, Fate("loaded", name)
             if way.unstacked != "on" and not (way.passes and name.endswith(way.passes)):
@@ -103,7 +105,7 @@ def _stacked(step: Step, way: Way, name: str, parameters: Collection[str]) -> tu
     return name, None
 
 
-def _module_of(name: str, parameters: Collection[str]) -> bool:
+def _reached(name: str, parameters: Collection[str]) -> bool:
     """Whether the model has the module: a name is passed over by its end only where its module is reached."""
     module = name.rpartition(".")[0] + "."
     return any(parameter.startswith(module) for parameter in parameters)

@@ -46,8 +46,8 @@ WHERE: dict[str, Callable[[Gpu], bool]] = {
     "MX on AMD": lambda g: g.name.startswith(("gfx95", "gfx1250")),
     "gfx950": lambda g: g.name.startswith("gfx95"),
     "OCP on AMD": lambda g: g.name.startswith(("gfx95", "gfx12")),
+    "RDNA 3": lambda g: g.name.startswith("gfx11"),
     "AMD": lambda g: g.backend == "hip",
-    "CPU": lambda g: g.backend == "cpu",
 }
 
 
@@ -66,11 +66,11 @@ class Rule:
 
 _V8, _S8 = "vllm/model_executor/layers/quantization/", "sglang/srt/layers/quantization/"
 _V8K, _S8C = "vllm/model_executor/kernels/linear/", f"{_S8}compressed_tensors/"
+_SCHEMES = "compressed_tensors/schemes/compressed_tensors_"
 #: where an engine says so
 SOURCES = {
     "v marlin fp8": f"{_V8}utils/marlin_utils_fp8.py:30-31,108-112; "
     f"{_V8}compressed_tensors/compressed_tensors.py:896-915",
-    "v quark fp8": f"{_V8}quark/schemes/quark_w8a8_fp8.py:74-77",
     "v e8m0": f"{_V8}utils/fp8_utils.py:1096-1154,1195-1214; vllm/utils/deep_gemm.py:121-143; "
     "vllm/platforms/cuda.py:691-697",
     "v fp8 weights": f"{_V8K}__init__.py:522-526",
@@ -84,17 +84,16 @@ SOURCES = {
     "v mxfp4": f"{_V8K}__init__.py:625-637",
     "v mxfp4 amd": f"{_V8K}mxfp4/aiter.py:166-176; vllm/platforms/rocm.py:1250-1252",
     "v mx emulated": f"{_V8K}mxfp4/emulation.py:91-105; {_V8K}__init__.py:579-584",
-    "v quark mx": f"{_V8}quark/schemes/quark_ocp_mx.py:85-96; vllm/platforms/interface.py:1247-1250",
     "v nvfp4": f"{_V8K}__init__.py:592-612",
     "v int8": f"{_V8K}__init__.py:446-453",
     "v int4": f"{_V8K}__init__.py:539-565",
-    "s quark fp8": f"{_S8}quark/schemes/quark_w8a8_fp8.py:52-55",
     "s marlin fp8": f"{_S8}fp8_utils.py:2794-2800; {_S8C}compressed_tensors.py:800-824",
     "s e8m0": f"{_S8}fp8_utils.py:2147-2182; sglang/srt/model_loader/utils.py:266-288",
     "s fp8 weights": f"{_S8C}schemes/compressed_tensors_w8a16_fp8.py:34-37",
     "s fp8": f"{_S8}fp8_utils.py:2794-2800",
     "s fnuz": f"{_S8}fp8_utils.py:409-430; {_S8}fp8.py:817-824,1236-1248",
     "s mxfp8": f"{_S8}fp8.py:329-341",
+    "s mxfp8 blocks": f"{_S8}fp8.py:141-147,525-533,745-783",
     "s mxfp4": f"{_S8}mxfp4.py:338-339",
     "s mxfp4 amd": f"{_S8}__init__.py:94-104",
     "s nvfp4": f"{_S8C}compressed_tensors.py:754-783",
@@ -112,7 +111,6 @@ _MARLIN, _ASKED, _FP8_UNITS = "by Marlin: weights alone", "as the checkpoint ask
 _FP8 = ("fp8", "fp8 block")
 
 RULES: tuple[Rule, ...] = (
-    Rule("vllm", ("fp8",), "before sm_89", "refused", "the scheme asks for 89", "v quark fp8", ("quark",)),
     Rule("vllm", (*_FP8, "fp8 weights"), "before sm_89", "weights only", _MARLIN, "v marlin fp8"),
     Rule("vllm", ("fp8 block",), "sm_90 and later", "requantized", _E8M0, "v e8m0"),
     Rule("vllm", ("fp8 weights",), "CUDA", "weights only", _MARLIN, "v fp8 weights"),
@@ -121,20 +119,19 @@ RULES: tuple[Rule, ...] = (
     Rule("vllm", _FP8, "OCP on AMD", "units", _FP8_UNITS, "v fp8 amd"),
     Rule("vllm", ("fp8 block",), "AMD", "emulated", "Triton's product, without units", "v triton"),
     Rule("vllm", ("fp8",), "AMD", "refused", "no kernel", "v fp8 amd"),
-    Rule("vllm", ("mxfp4",), "CUDA", "emulated", _EMULATED, "v quark mx", ("quark",)),
     Rule("vllm", ("mxfp8", "mxfp4", "nvfp4"), "before sm_100", "weights only", _MARLIN, "v marlin"),
     Rule("vllm", ("mxfp8",), "sm_100 and later", "units", "MX units", "v mxfp8"),
     Rule("vllm", ("mxfp4",), "sm_100 and later", "units", "MX units", "v mxfp4"),
     Rule("vllm", ("nvfp4",), "sm_100 and later", "units", "NVFP4 units", "v nvfp4"),
     Rule("vllm", ("mxfp8",), "MX on AMD", "units", "MX units", "v mxfp8 amd"),
     Rule("vllm", ("mxfp4",), "MX on AMD", "units", "MX units, by AITER", "v mxfp4 amd"),
+    Rule("vllm", ("mxfp4",), "RDNA 3", "not known", "a kernel of 4-bit weights and 8-bit activations", "v mxfp4"),
     Rule("vllm", ("mxfp8", "mxfp4"), "AMD", "emulated", _EMULATED, "v mx emulated"),
     Rule("vllm", ("nvfp4",), "AMD", "emulated", _EMULATED, "v nvfp4"),
     Rule("vllm", ("fp4 weights",), "CUDA", "weights only", _ASKED, "v marlin"),
     Rule("vllm", ("int8",), "CUDA", "units", "int8 units", "v int8"),
     Rule("vllm", ("int8",), "AMD", "units", "int8 units", "v int8"),
     Rule("vllm", ("int4",), "anywhere", "weights only", _16, "v int4"),
-    Rule("sglang", ("fp8",), "before sm_89", "refused", "the scheme asks for 89", "s quark fp8", ("quark",)),
     Rule("sglang", (*_FP8, "fp8 weights"), "before sm_89", "weights only", _MARLIN, "s marlin fp8"),
     Rule("sglang", ("fp8 block",), "sm_100, sm_103", "requantized", _E8M0, "s e8m0"),
     Rule("sglang", ("fp8 weights",), "CUDA", "weights only", _MARLIN, "s fp8 weights"),
@@ -144,6 +141,8 @@ RULES: tuple[Rule, ...] = (
     Rule("sglang", ("mxfp8",), "sm_100 and later", "units", "MX units", "s mxfp8"),
     Rule("sglang", ("mxfp8",), "before sm_100", "refused", "the method asks for 100", "s mxfp8"),
     Rule("sglang", ("mxfp8",), "gfx950", "units", "MX units", "s mxfp8"),
+    Rule("sglang", ("mxfp8",), "FNUZ", "converted", "codes made anew as fp8 with a scale a block", "s mxfp8 blocks"),
+    Rule("sglang", ("mxfp8",), "AMD", "refused", "the method asks for 100", "s mxfp8"),
     Rule("sglang", ("mxfp4",), "CUDA", "weights only", "weights alone; units of sm_100 for some experts", "s mxfp4"),
     Rule("sglang", ("mxfp4",), "gfx950", "units", "MX units, by AITER", "s mxfp4 amd"),
     Rule("sglang", ("mxfp4",), "AMD", "refused", "the method is registered on gfx95 alone", "s mxfp4 amd", ("mxfp4",)),
@@ -194,6 +193,27 @@ MINIMUM: dict[tuple[str, str], tuple[int, str]] = {
     ("sglang", "w8a8_int8"): (75, f"{_S8}w8a8_int8.py:87"),
 }
 
+#: what a method asks for one family beyond that: it chooses a scheme, and the scheme's number is checked
+SCHEME_MINIMUM: dict[tuple[str, str, str], tuple[int, str]] = {
+    ("vllm", "compressed-tensors", "fp8"): (75, f"{_V8}{_SCHEMES}w8a16_fp8.py:53"),
+    ("vllm", "compressed-tensors", "fp8 block"): (75, f"{_V8}{_SCHEMES}w8a16_fp8.py:53"),
+    ("vllm", "compressed-tensors", "fp8 weights"): (75, f"{_V8}{_SCHEMES}w8a16_fp8.py:53"),
+    ("vllm", "compressed-tensors", "int4"): (75, f"{_V8}{_SCHEMES}wNa16.py:112"),
+    ("vllm", "compressed-tensors", "int8"): (75, f"{_V8}{_SCHEMES}w8a8_int8.py:35"),
+    ("vllm", "compressed-tensors", "mxfp4"): (80, f"{_V8}{_SCHEMES}w4a4_mxfp4.py:46"),
+    ("vllm", "compressed-tensors", "mxfp8"): (75, f"{_V8}{_SCHEMES}w8a8_mxfp8.py:37"),
+    ("vllm", "compressed-tensors", "nvfp4"): (75, f"{_V8}{_SCHEMES}w4a4_nvfp4.py:35"),
+    ("vllm", "quark", "fp8"): (89, f"{_V8}quark/schemes/quark_w8a8_fp8.py:75"),
+    ("vllm", "quark", "int8"): (75, f"{_V8}quark/schemes/quark_w8a8_int8.py:62"),
+    ("sglang", "compressed-tensors", "fp8"): (80, f"{_S8}{_SCHEMES}w8a16_fp8.py:35"),
+    ("sglang", "compressed-tensors", "fp8 block"): (80, f"{_S8}{_SCHEMES}w8a16_fp8.py:35"),
+    ("sglang", "compressed-tensors", "fp8 weights"): (80, f"{_S8}{_SCHEMES}w8a16_fp8.py:35"),
+    ("sglang", "compressed-tensors", "int4"): (80, f"{_S8}{_SCHEMES}wNa16.py:94"),
+    ("sglang", "compressed-tensors", "int8"): (80, f"{_S8}{_SCHEMES}w8a8_int8.py:97"),
+    ("sglang", "compressed-tensors", "nvfp4"): (80, f"{_S8}{_SCHEMES}w4a16_nvfp4.py:135"),
+    ("sglang", "quark", "fp8"): (89, f"{_S8}quark/schemes/quark_w8a8_fp8.py:53"),
+}
+
 #: methods that an engine takes on AMD's GPUs, and where it says so
 ON_AMD: dict[str, tuple[tuple[str, ...], str]] = {
     "vllm": (
@@ -220,6 +240,20 @@ OWN_NAMES: dict[tuple[str, str], dict[str, str]] = {
     ("vllm", "modelopt"): {"nvfp4": "modelopt_fp4", "mxfp8": "modelopt_mxfp8"},
     ("vllm", "compressed_tensors"): {"": "compressed-tensors"},
     ("sglang", "gptq"): {"": "gptq_marlin"},
-    ("sglang", "modelopt"): {"": "modelopt_fp8", "nvfp4": "modelopt_fp4"},
+    ("sglang", "modelopt"): {"": "modelopt_fp8", "nvfp4": "modelopt_fp4", "mxfp8": "mxfp8"},
     ("sglang", "compressed_tensors"): {"": "compressed-tensors"},
+}
+
+#: ``quant_algo`` of ModelOpt that an engine takes, as it compares it, and where it ends otherwise
+ALGORITHMS: dict[str, tuple[tuple[str, ...], bool, str]] = {
+    "vllm": (
+        ("FP8", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "NVFP4", "W4A16_NVFP4", "MXFP8", "MIXED_PRECISION"),
+        True,  # in capitals, however it is written
+        f"{_V8}modelopt.py:139-160,396-402",
+    ),
+    "sglang": (
+        ("FP8", "NVFP4", "NVFP4_AWQ", "W4A16_NVFP4", "MXFP8", "MIXED_PRECISION"),
+        False,
+        f"sglang/srt/configs/model_config.py:1855-1893; {_S8}modelopt_quant.py:510-515,1672-1677",
+    ),
 }

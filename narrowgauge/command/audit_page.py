@@ -72,7 +72,7 @@ def page(report: Report) -> str:
     made = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=False
     ).get_template(PAGE)
-    said, groups = list(about(report)), [_group(group) for group in grouped(report.found)]
+    said, groups = list(about(report)), [_group(group) for group in grouped(report)]
     answers = {answer.about for answer in report.answers}
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     return made.render(

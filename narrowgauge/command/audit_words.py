@@ -15,7 +15,7 @@ from narrowgauge.plugin.screen import Grid, Line, facts
 
 STYLE = {"wrong": "bold red", "doubt": "yellow", "note": "dim"}
 #: places of an element that stand in a line, entries of a list, and letters of a name's worth of them
-PLACES, NAMED = 3, 6
+PLACES, NAMED = 3, 2
 #: columns from which what is said of a finding stands beside it: below it, sentences are read more easily
 BESIDE = 240
 
@@ -34,7 +34,7 @@ def said_now(found: Found) -> Text:
 
 def report_texts(report: Report, top: int, width: int) -> list[Text]:
     """The whole report, the verdict first."""
-    groups = grouped(report.found)
+    groups = grouped(report)
     head = facts(((name, plain(said)) for name, said in about(report)), width, indent=0)
     texts = [*head]
     for level in LEVELS:
@@ -143,17 +143,22 @@ def places(found: Found) -> str:
 def _findings(level: str, groups: Sequence[Group], top: int, width: int) -> list[Text]:
     grid = Grid("", [level, "about", "tensor", "elements"], beside_from=BESIDE)
     for group in groups[:top]:
-        first = group.first
-        at = f" ({places(first)})" if first.finding.places else ""
-        other = "" if first.role == "model" else f" [{first.role}: not loaded by engines]"
-        names = "" if group.pattern else f" [{listed([f.finding.tensor for f in group.members])}]"
-        named = names if len(group.members) > 1 else ""
-        said = f"{first.finding.said}{at}{other}{named}. {first.remedy}"
         cells = (group.kind, group.about, where(group), f"{group.count:,}" if group.count else "")
-        grid.lines.append(Line([Text(plain(cell)) for cell in cells], plain(said)))
+        grid.lines.append(Line([Text(plain(cell)) for cell in cells], plain(_said(group))))
     texts = grid.texts(width)
     texts[0].stylize(STYLE[level], 0, len(level))
     return [*texts, *_more(len(groups) - top, "kinds of findings")]
+
+
+def _said(group: Group) -> str:
+    """What the worst finding of a group says, whom else it is about, and what to do."""
+    first = group.first
+    at = f" ({places(first)})" if first.finding.places else ""
+    other = "" if first.role == "model" else f" [{first.role}: not loaded by engines]"
+    names = [f.finding.tensor for f in group.members]
+    worst = f"{names[0]}: " if len(names) > 1 else ""
+    rest = f"; also {listed(names[1:])}" if len(names) > 1 else ""
+    return f"{worst}{first.finding.said}{at}{rest}{other}. {first.remedy}"
 
 
 def _passports(report: Report, top: int, width: int) -> list[Text]:
@@ -166,12 +171,12 @@ def _passports(report: Report, top: int, width: int) -> list[Text]:
 
 
 def passport_groups(report: Report) -> dict[tuple[str, ...], int]:
-    """Passports that say the same, of names that differ by numbers alone, with how many they are."""
-    same: Counter[tuple[str, ...]] = Counter()
+    """Passports that say the same, of names that differ by numbers alone, with how many they are; of one its name."""
+    same: dict[tuple[str, ...], list[str]] = {}
     for p in report.taken:
-        bits = f"{p.bits:.4g}"
-        same[(pattern_of(p.module), p.scheme.says, p.scaled, p.granularity, bits, report.paths.get(p.module, ""))] += 1
-    return dict(same)
+        said = (p.scheme.says, p.scaled, p.granularity, f"{p.bits:.4g}", report.paths.get(p.module, ""))
+        same.setdefault((pattern_of(p.module), *said), []).append(p.module)
+    return {(key[0] if len(names) > 1 else names[0], *key[1:]): len(names) for key, names in same.items()}
 
 
 def _online(online: Sequence[OfWeight], top: int, width: int) -> list[Text]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from narrowgauge.suites.meta import small_configs as configs
+from narrowgauge.suites.meta import small_deepseek4 as deepseek4
 from narrowgauge.suites.meta import small_gguf as gguf
 from narrowgauge.suites.meta import small_models as models
 from narrowgauge.suites.meta import small_rest as rest
@@ -196,6 +197,7 @@ def _made(row: Llm) -> Callable[[], Draft]:
 KINDS: dict[str, Callable[[], Draft]] = {name: _made(row) for name, row in LLMS.items()} | {
     "gpt_oss": lambda: rest.gpt_oss(openai=False),
     "gpt_oss_openai": lambda: rest.gpt_oss(openai=True),
+    "deepseek_v4": deepseek4.draft,
     "conv_fp32": rest.convolutions,
     "training": _training,
     "gguf": gguf.draft,

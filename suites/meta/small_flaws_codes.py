@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from narrowgauge.suites.meta.small_bytes import FNUZ, Raw, codes_of, nearest, nibbles_of, words
+from narrowgauge.suites.meta.small_bytes import E5M2, FNUZ, Raw, codes_of, nearest, nibbles_of, words
 from narrowgauge.suites.meta.small_drafts import Draft
 from narrowgauge.suites.meta.small_flaw import (
     AGAINST,
@@ -41,6 +41,15 @@ def made_fnuz(draft: Draft) -> None:
             scale = stored("BF16", np.array([np.abs(w).max() / 240]))
             draft.tensors[f"{at}.weight_scale"] = scale
             draft.tensors[name] = codes_of("F8_E4M3", nearest(w / (np.abs(w).max() / 240), FNUZ))
+
+
+def made_e5m2(draft: Draft) -> None:
+    """Quantized for E5M2, a row by its largest magnitude / 57344, and labelled as E4M3."""
+    for name, w in draft.originals.items():
+        if draft.tensors[name].dtype == "F8_E4M3":
+            ideal = np.abs(w).max(axis=1, keepdims=True) / 57344
+            draft.tensors[name.removesuffix(".weight") + ".weight_scale"] = stored("BF16", ideal)
+            draft.tensors[name] = codes_of("F8_E4M3", nearest(w / ideal, E5M2))
 
 
 def _minus_zero_to_zero(x: Elements) -> Elements:
@@ -137,11 +146,19 @@ CODES: dict[str, Flaw] = {
         codes(FP8_CODES, _minus_zero_to_zero, "F8_E4M3FNUZ"),
         LOST,
         AGAINST,
-        says="of the OCP flavour and labelled FNUZ",
+        says="labelled FNUZ",
     ),
     "OCP bytes for an FNUZ device": Flaw(
         "ct_FP8", nothing, ("OCP bytes for FNUZ",), {"target": "gfx942", "to": "fnuz"}, row="FMT07"
     ),
+    "NaN on the way to FNUZ": Flaw(
+        "ct_FP8", codes(f"{DOWN}.weight", some_codes(0x7F)), ("NaN becomes finite",), {"to": "fnuz"}
+    ),
+    "E8M0 that cannot double": Flaw(
+        "ct_MXFP8", codes(f"{DOWN}.weight_scale", some_codes(254)), ("E8M0 cannot double",), {"to": "fnuz"}
+    ),
+    "fp8 called uint8": Flaw("ct_FP8_DYNAMIC", codes(FP8_CODES, lambda x: x, "U8"), ("configuration disagrees",)),
+    "E5M2 labelled E4M3": Flaw("ct_FP8_DYNAMIC", made_e5m2, ("bytes of another format", *LOST), AGAINST),
     # scales that belong to other codes
     "factor two": Flaw("ct_FP8", numbers(f"{DOWN}.weight_scale", lambda x: x * 2), LOST, AGAINST, says="2.0"),
     "wrong shard's scale": Flaw(
@@ -216,7 +233,7 @@ CODES: dict[str, Flaw] = {
         "gptq_v1", configured("quantization_config", "checkpoint_format", value="gptq_v2"), ("zeros out of step",)
     ),
     "GPTQ without its version": Flaw(
-        "gptq_v1",
+        "gptq_v1_asym",
         each(
             unconfigured("quantization_config", "checkpoint_format"),
             unconfigured("quantization_config", "format"),
@@ -228,6 +245,9 @@ CODES: dict[str, Flaw] = {
         "gptq_v1_asym", codes(".qzeros", _wrapped_zeros), ("zeros out of range",), row="LAYOUT05"
     ),
     # plain numbers
+    "scales below float16": Flaw(
+        "deepseek", numbers(".weight_scale_inv", lambda x: x * 1e-5), ("scale lost in float16",), TO_F16
+    ),
     "beyond float16": Flaw("conv_fp32", variances("conv2_BN.running_var"), ("infinite in float16",), TO_F16),
     "bfloat16 beyond float16": Flaw(
         "bf16", numbers(f"{DOWN}.weight", first(65536.0)), ("infinite in float16",), TO_F16, row="RANGE1603"

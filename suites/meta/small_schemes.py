@@ -5,7 +5,7 @@ own files (compressed-tensors 0.20.1, ModelOpt 0.47.0, Quark 0.13) and of their 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -117,13 +117,13 @@ def _mx_codes(w: Array, emax: int) -> tuple[Raw, Array]:
     return stored, spread(value_of(stored), w.shape, (1, 32))
 
 
-def mxfp4(weight: str, raw_dtype: str = "U8") -> Scheme:
+def mxfp4(weight: str, raw_dtype: str = "U8", scale: str = "weight_scale", scale_dtype: str = "U8") -> Scheme:
     """E2M1, an even k in the low nibble."""
 
     def quantize(w: Array, shared: float) -> Quantized:
         stored, each = _mx_codes(w, 2)
         codes = nearest(w / each, E2M1)
-        tensors = {weight: codes_of(raw_dtype, pairs(codes)), "weight_scale": stored}
+        tensors = {weight: codes_of(raw_dtype, pairs(codes)), scale: replace(stored, dtype=scale_dtype)}
         return Quantized(tensors, look_up(codes, E2M1) * each)
 
     return quantize

@@ -14,6 +14,7 @@ from narrowgauge.checkpoints.asked import Asked, destinations
 from narrowgauge.checkpoints.audit import audit
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kinds import KINDS
+from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.report import Found, Progress, Report, pattern_of
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
@@ -116,7 +117,11 @@ def test_a_large_element_ruins_a_tensor_for_one_scale(tmp_path: Path, capsys: py
     assert {kind: n for kind, n in counts.items() if n} == {"exact": 1, "flushed": 4095}
     assert data["left_as_they_are"] == ["model.embed_tokens.weight"]
     assert [f["about"] for f in data["findings"] if f["kind"] == "quantizing ruins"] == [f"to {name}"]
-    assert data["answers"][1] == {"about": f"to {name}", "survives": False, "said": "quantizing ruins (1)"}
+    assert data["answers"][1] == {
+        "about": f"to {name}",
+        "survives": False,
+        "said": "quantizing ruins (1; 4,095 elements)",
+    }
     # a scale for each row: the other rows are as they were
     data = as_json(["audit", folder, "--to", "vllm.fp8_per_token_dynamic"], capsys)
     assert data["online"][0]["measured"]["counts"]["flushed"] == 63
@@ -160,6 +165,24 @@ def test_tensors_are_counted_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert cut.censuses["a.weight"].nan == 1
     assert cut.censuses["a.weight"].elements == 3000
     assert [p.index for p in cut.censuses["a.weight"].places("NaN")] == [(17, 40)]
+
+
+def test_numbers_in_blocks_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """GGUF's bytes are codes of no format: a half of 65504 over 32 int8 makes weights that float16 cannot hold."""
+    folder = write("gguf", tmp_path / "m").folder
+    stored = open_checkpoint(folder).tensors["blk.1.attn_q.weight"]
+    assert stored.dtype == "Q8_0"
+    columns = stored.shape[1]
+    with stored.path.open("r+b") as file:
+        file.seek(stored.start + (3 * columns // 32 + 1) * 34)  # the second block of row 3
+        file.write(b"\xff\x7b")
+        codes = np.frombuffer(file.read(32), np.int8)
+    data = as_json(["audit", str(folder), "--to", "float16"], capsys, code=1)
+    found = next(f for f in data["findings"] if f["decides"])
+    assert (found["kind"], found["tensor"]) == ("infinite in float16", "blk.1.attn_q.weight")
+    beyond = np.flatnonzero(np.abs(codes.astype(int)) > 1)
+    assert found["count"] == beyond.size
+    assert [place["index"] for place in found["places"]] == [[3, 32 + int(n)] for n in beyond[:5]]
 
 
 def test_several_processes_find_the_same(

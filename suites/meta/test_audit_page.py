@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import tomllib
 from fnmatch import fnmatch
@@ -19,13 +20,17 @@ from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.ranges import SHOWN, Range, held_by, layer_of
 from narrowgauge.checkpoints.report import Found, Report
+from narrowgauge.command import audit as audit_command
 from narrowgauge.command import audit_pictures
 from narrowgauge.command.audit_page import PAGE, TEMPLATES, page
+from narrowgauge.suites.meta import audit_pages
 from narrowgauge.suites.meta.command_sets import ends, refused
 from narrowgauge.suites.meta.small_bytes import bf16, write_safetensors
 from narrowgauge.suites.meta.small_checkpoints import write
+from narrowgauge.suites.meta.test_audit import FIELDS
 
 pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
+needs_docs = pytest.mark.skipif(not audit_pages.PAGE.exists(), reason="the package is installed without docs/")
 #: elements that HTML has without an end, and those of SVG that are written as <line/>
 VOID, CLOSED = {"meta", "br"}, {"line", "rect"}
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">.weight'
@@ -129,6 +134,23 @@ def test_the_template_is_in_the_wheel() -> None:
     assert any(each.startswith("jinja2") for each in project["project"]["dependencies"])
 
 
+@needs_docs
+def test_the_docs_say_it_all() -> None:
+    """Every kind of finding as it is declared, every option, every field of --json."""
+    head, mark, below = audit_pages.PAGE.read_text().partition(audit_pages.MARK)
+    assert mark
+    assert below == audit_pages.below(), "run: python -m narrowgauge.suites.meta.audit_pages"
+    assert all(f"| {kind} | {KINDS[kind].level} |" in below for kind in KINDS)
+    subparsers = argparse.ArgumentParser().add_subparsers()
+    audit_command.register(subparsers)
+    options = subparsers.choices["audit"].format_help()
+    for option in set(re.findall(r"--[a-z-]+", options)) - {"--help", "--workers"}:
+        assert f"`{option}" in head, option
+    for field in FIELDS:
+        assert f"`{field}`" in head, field
+    assert (audit_pages.PAGE.parent / "audit.png").is_file()
+
+
 # --- the picture of magnitudes ---------------------------------------------------------------------------------------
 
 
@@ -169,6 +191,28 @@ def test_windows_are_those_of_the_formats() -> None:
     assert {name: (held_by(name).largest, held_by(name).flushed) for name in SHOWN} == known
     assert Range("a", 448.0, 2.0**-10).beyond == ("float8_e4m3fnuz",)
     assert Range("a", 448.0, 2.0**-10).below == ("float8_e4m3fn",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "exact"),
+    [
+        ("ct_FP8", True), ("ct_W8A8", False), ("ct_NVFP4", False), ("mo_NVFP4", False), ("ct_MXFP4", False),
+        ("gptq_v1_asym", False), ("ct_W4A16_ASYM", False), ("deepseek", False), ("gguf", True),
+    ],
+)  # fmt: skip
+def test_no_weight_is_outside_what_is_drawn(kind: str, exact: bool, tmp_path: Path) -> None:
+    """Against what the writer says each weight stands for; exactly, where it is read, or has one scale."""
+    written = write(kind, tmp_path / "m")
+    report = report_of(written.folder)
+    drawn = {one.tensor: one for one in report.ranges}
+    assert len(report.passports) > 7
+    for passport in report.passports:
+        one = drawn[passport.weight.name]
+        name = passport.module if passport.module in written.weights else f"{passport.module}.weight"
+        magnitudes = np.abs(written.weights[name])
+        largest, least = magnitudes.max(), magnitudes[magnitudes > 0].min()
+        assert one.amax == largest if exact else one.amax >= largest
+        assert one.least == least if exact else one.least <= least
 
 
 @pytest.mark.parametrize(

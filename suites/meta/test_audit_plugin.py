@@ -15,8 +15,10 @@ import pytest
 
 import narrowgauge
 from narrowgauge.checkpoints.kinds import KINDS
+from narrowgauge.ci.ledger import Ledger
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import OPERATIONS
+from narrowgauge.plugin.porting import port_verdict
 from narrowgauge.suites.auditing import audited, judged
 from narrowgauge.suites.meta.small_bytes import bf16, write_safetensors
 from narrowgauge.suites.meta.small_checkpoints import write
@@ -73,18 +75,21 @@ def test_for_mi300(tmp_path: Path) -> None:
     rows = ledger(tmp_path)["rows"]
     assert {row["format"] for row in rows} == {"float8_e4m3fnuz"}
     assert {row["rule"] for row in rows} == {"fnuz"}
-    write("bf16", tmp_path / "plain")
-    done = run(tmp_path, "-m", "fnuz", "--checkpoint=plain")
-    assert done.returncode == 0, done.stdout
-    assert "porting to FNUZ: READY" in done.stdout
+    parts = audited([write("bf16", tmp_path / "plain").folder], to_fnuz=True)
+    well = [judged(part).row for part in parts]
+    assert port_verdict(Ledger([row.id for row in well], well, {}, {}, "")).state == "READY"
+    assert {"fnuz", "checkpoint"} <= set(parts[0].markers)
 
 
 def test_without_the_option_nothing_changes(tmp_path: Path) -> None:
-    """There is no test, no ledger, no line of it; what is no checkpoint is one line, with the exit code for bad input."""
+    """There is no test, no ledger, no line of it."""
     done = run(tmp_path)
     assert done.returncode == 5
     assert "1 deselected" in done.stdout
     assert not (tmp_path / ".narrowgauge").exists()
+
+
+def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     done = run(tmp_path, "--checkpoint=nowhere")
     assert done.returncode == 4
     assert "ERROR: --checkpoint: " in done.stderr

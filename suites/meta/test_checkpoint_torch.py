@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -197,6 +198,21 @@ def test_places_that_the_child_may_not_say(fields: dict[str, Any], reason: str, 
     moved = {"start": fields["start"] - 40 + start} if "start" in fields else {"start": start}
     with pytest.raises(BadInput, match=reason.replace("byte 39", f"byte {start - 1}")):
         of_torch.placed(report(name="v", **(fields | moved)), found, [path], [records], path)
+
+
+def test_a_record_that_leaves_the_file(tmp_path: Path) -> None:
+    """By what its entry in the directory says."""
+    content = zipped({"a/data/0": bytes(8)})
+    entry = content.index(b"PK\1\2")
+    sizes = entry + 20  # of the record: packed and not
+    for number, at, reason in (
+        (1 << 20, sizes, "expected 1,048,576 bytes of record"),
+        (9, entry + 42, "expected the rec"),
+    ):
+        changed = content[:at] + struct.pack("<I", number) * (2 if at == sizes else 1)
+        (tmp_path / "x").write_bytes(changed + content[len(changed) :])
+        with Source(tmp_path / "x") as source, pytest.raises(BadInput, match=f"byte .*: {reason}"):
+            records_of(source)
 
 
 def test_which_files_are_mapped(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ HAND: tuple[tuple[str, str, str, str, str, str], ...] = (
     # fused before it is renamed
     ("sglang", "Gemma2ForCausalLM", "modelopt", ".k_proj.k_scale", "ends", ""),
     ("sglang", "Gemma2ForCausalLM", "modelopt", ".k_scale", "loaded", K),
+    ("sglang", "Gemma2ForCausalLM", "modelopt", ".qkv_proj.k_scale", "ends", ""),  # v_proj is found within it
     # never renamed
     ("sglang", "Qwen3MoeForCausalLM", "modelopt", ".k_proj.k_scale", "silent", ""),
     ("sglang", "Qwen3MoeForCausalLM", "modelopt", ".k_scale", "silent", ""),
@@ -89,16 +90,18 @@ HAND: tuple[tuple[str, str, str, str, str, str], ...] = (
 )  # fmt: skip
 
 
-def ours(engine: str, architecture: str, method: str, end: str) -> tuple[str, str]:
+def ours(engine: str, architecture: str, method: str, end: str, bare: bool = False) -> tuple[str, str]:
     loader = LOADERS[engine][architecture]
     name = f"{LAYER}{loader.module}{end}"
-    found = fate(engine, WAYS[engine][loader.way], name, loader.parameters(engine, LAYER), method)
+    parameters = loader.parameters(engine, LAYER)
+    parameters = parameters[-1:] if bare else parameters
+    found = fate(engine, WAYS[engine][loader.way], name, parameters, method, f"{LAYER}{loader.attention}")
     return found.outcome, found.name
 
 
 @pytest.mark.parametrize("case", HAND, ids=lambda c: f"{c[0]} {c[1]} {c[2]} {c[3]}")
 def test_a_name_typed_from_the_source(case: tuple[str, ...]) -> None:
-    outcome, name = ours(*case[:4])
+    outcome, name = ours(case[0], case[1], case[2], case[3])
     assert outcome == case[4], name
     if case[5]:
         above = {"Qwen3NextForCausalLM": "", "Qwen3_5ForConditionalGeneration": "", "NemotronHForCausalLM": "mixer."}
@@ -132,6 +135,15 @@ FUNCTION: tuple[tuple[str, str, str | None], ...] = (
 def test_a_function_typed_from_the_source(case: tuple[str, str, str | None]) -> None:
     parameters = [f"a.self_attn.attn.{s}_scale" for s in "kv"]
     assert {"vllm": remaps.vllm, "sglang": remaps.sglang}[case[0]](case[1], parameters).name == case[2]
+
+
+def test_an_attention_without_parameters_passes_scales_over() -> None:
+    """AWQ and GPTQ in vLLM: no method of the cache, and the module is there."""
+    assert ours("vllm", "LlamaForCausalLM", "awq", ".k_scale", bare=True)[0] == "silent"
+    assert (
+        ours("vllm", "Qwen3ForCausalLM", "awq", ".k_scale", bare=True)[0]
+        == ours("vllm", "Qwen3ForCausalLM", "awq", ".k_zero_point")[0]
+    )
 
 
 def test_latent_attention_has_patterns_of_its_own() -> None:
@@ -179,10 +191,11 @@ def test_every_model_against_the_engines_own_loader(engine: str) -> None:
         assert "failed" not in answer, answer
         assert f"{engine}/{answer['where']}" == LOADERS[engine][architecture].source
         for method in ("fp8", "modelopt") if engine == "vllm" else ("any",):
-            for end, (outcome, name) in answer[method].items():
-                got = ours(engine, architecture, method, end)
-                assert got[0] == outcome, (architecture, method, end, got, name)
-                assert outcome != "loaded" or got[1] == name, (architecture, method, end)
+            for bare in (False, True):
+                for end, (outcome, name) in answer[f"{method}{', bare' * bare}"].items():
+                    got = ours(engine, architecture, method, end, bare)
+                    assert got[0] == outcome, (architecture, method, bare, end, got, name)
+                    assert outcome != "loaded" or got[1] == name, (architecture, method, bare, end)
 
 
 @needs_torch

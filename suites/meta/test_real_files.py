@@ -21,13 +21,11 @@ FLOATS = ("float32", "float16")
 
 @pytest.mark.skipif(not FOLDER, reason=WHY)
 @pytest.mark.parametrize("file", REAL, ids=lambda f: f"{f.path}{' whole' * f.whole}")
-def test_counts_are_those_of_numpy(file: RealFile, request: pytest.FixtureRequest) -> None:
+def test_counts_are_those_of_numpy(file: RealFile) -> None:
     path = Path(FOLDER, file.path)
     if not path.exists():
         pytest.skip(f"{file.package} is not installed in NARROWGAUGE_REAL")
     checkpoint = open_checkpoint(path, torch_weights=True)
-    if checkpoint.temporary:
-        request.addfinalizer(checkpoint.temporary.cleanup)
     tensors = [t for t in checkpoint.tensors.values() if t.format in FLOATS and (file.whole or t.role == "model")]
     counts = [take_census(t) for t in tensors if countable(t)]
     landed = [c.into["float16"] for c in counts if "float16" in c.into]  # of all but float16 itself

@@ -41,7 +41,10 @@ def test_every_quantized_kind_has_a_second_derivation() -> None:
 
 
 #: decibels of signal to noise that the kinds' formats give on normal weights, less a decibel, by the name of the kind
-FLOOR = {"FP8": 30.4, "fp8": 30.4, "deepseek": 30.4, "MXFP8": 29.4, "W8A8": 41.0, "awq": 18.5, "bf16": 300, "fp16": 140}
+FLOOR = {
+    "FP8": 30.4, "fp8": 30.4, "deepseek_v4": 17.0, "deepseek": 30.4, "MXFP8": 29.4, "W8A8": 41.0, "awq": 18.5,
+    "bf16": 300.0, "fp16": 140.0,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("torch")])

@@ -177,9 +177,9 @@ class Tried:
         lines, first = inspect.getsourcelines(method)
         return f"{Path(inspect.getsourcefile(method) or '').relative_to(self.folder)}:{first}-{first + len(lines) - 1}"
 
-    def names(self, attention: str) -> list[str]:
-        """Parameters of a model of one layer, with an attention module of that name."""
-        scales = "kv" if self.package == "sglang" else ("k", "v", "q", "prob")
+    def names(self, attention: str, bare: bool) -> list[str]:
+        """Parameters of a model of one layer, with an attention module of that name; ``bare``: it has no scales."""
+        scales = () if bare else tuple("kv") if self.package == "sglang" else ("k", "v", "q", "prob")
         above = attention.partition(".")[0] + "." if "." in attention else ""
         return [
             *(f"{LAYER}{attention}.{s}_scale" for s in scales),
@@ -188,20 +188,26 @@ class Tried:
             "model.embed_tokens.weight",
         ]
 
-    def outcome(self, cls: Any, attention: str, name: str, method: str) -> list[str]:
+    def outcome(self, cls: Any, attention: str, name: str, method: str, bare: bool) -> list[str]:
         """["loaded", parameter], or ["said" | "silent" | "ends", the exception]."""
         import torch
 
         taken: list[str] = []
-        model = (self._plain if self.package == "sglang" else self._tree)(cls, self.names(attention), taken, method)
+        names = self.names(attention, bare)
+        model = self._plain(cls, names, taken) if self.package == "sglang" else self._tree(cls, names, taken, method)
+        if bare and self.package == "vllm":
+            _module(model, f"{LAYER}{attention}")
         self.heard.said.clear()
         try:
             list(model.load_weights(iter([(name, torch.zeros(()))])) or ())
         except Exception as error:
             return ["ends", f"{type(error).__name__}: {error}"]
-        return ["loaded", taken[0]] if taken else ["said" if self.heard.said else "silent", ""]
+        if taken:
+            return ["loaded", taken[0]]
+        # that a spelling is old says nothing of what becomes of it
+        return ["said" if any(not text.startswith("DEPRECATED") for text in self.heard.said) else "silent", ""]
 
-    def _plain(self, cls: Any, names: list[str], taken: list[str], method: str) -> Any:
+    def _plain(self, cls: Any, names: list[str], taken: list[str]) -> Any:
         """A model that knows its parameters' names, and answers all else with a stand-in."""
         parameters = {
             name: SimpleNamespace(
@@ -227,14 +233,10 @@ class Tried:
             nn.Module.__init__(model)
             if _keeps_config(type(model).__mro__[1]):
                 model.__dict__["quant_config"] = config
-        outer._modules["model"] = inner  # add_module asks for an attribute of that name, and a stand-in answers
+        outer._modules["model"] = inner
         for name in names:
-            module = outer
-            *path, last = name.split(".")
-            for part in path:
-                if part not in module._modules:
-                    module._modules[part] = nn.Module()
-                module = module._modules[part]
+            above, _, last = name.rpartition(".")
+            module = _module(outer, above)
             parameter = nn.Parameter(torch.zeros(()), requires_grad=False)
             parameter.weight_loader = functools.partial(_take, taken, name)
             module.register_parameter(last, parameter)
@@ -250,6 +252,17 @@ class Tried:
             packed_modules_mapping={},
             get_name=lambda: method,
         )
+
+
+def _module(module: Any, path: str) -> Any:
+    """The module of that path below another, made where it is not there."""
+    from torch import nn
+
+    for part in path.split("."):
+        if part not in module._modules:
+            module._modules[part] = nn.Module()  # add_module asks for an attribute, and a stand-in answers
+        module = module._modules[part]
+    return module
 
 
 def _take(taken: list[str], name: str, *rest: Any, **more: Any) -> None:
@@ -313,9 +326,11 @@ def main(arguments: list[str]) -> int:
             cls = tried.class_of(architecture)
             answer["where"] = tried.where(cls)
             for method in ("fp8", "modelopt") if tried.package == "vllm" else ("any",):
-                answer[method] = {
-                    end: tried.outcome(cls, attention, f"{LAYER}{module}{end}", method) for end in asked["ends"]
-                }
+                for bare in (False, True):
+                    answer[f"{method}{', bare' * bare}"] = {
+                        end: tried.outcome(cls, attention, f"{LAYER}{module}{end}", method, bare)
+                        for end in asked["ends"]
+                    }
         except Exception as error:
             answer["failed"] = f"{type(error).__name__}: {error}"
         print(json.dumps(answer), file=out)
