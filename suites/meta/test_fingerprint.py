@@ -191,6 +191,8 @@ def test_exponents() -> None:
     assert "float8_e4m3fn" in fingerprint(often(scales)).candidates
     assert not list(flavour_findings("float8_e4m3fn", census(often(scales), "float8_e4m3fn")))
     assert fingerprint(often(exponents[:20])).format == ""
+    points = np.array([127, 128, 128, 129] * 20, np.uint8)
+    assert not list(flavour_findings("uint8", census(often(points), "uint8"))), "zero points"
     assert not list(flavour_findings("float8_e4m3fn", census(often(exponents), "float8_e4m3fn"))), "no word for it"
     flat = np.abs(np.random.default_rng(4).uniform(-1, 1, (1 << 10, 32))).max(axis=1)
     assert "float8_e4m3fn" in fingerprint(often(quantized(flat, "float8_e4m3fn"))).candidates, "all near the largest"
