@@ -120,7 +120,7 @@ class FloatTally:
         if run.most >= there.beyond:
             total += counted.number((magnitudes >= there.beyond) & (magnitudes < special_code(self.fmt)))
         if run.least < there.whole:
-            small = magnitudes[(magnitudes > 0) & (magnitudes < min(there.whole, there.beyond))]
+            small = magnitudes[(magnitudes > 0) & (magnitudes < there.whole)]
             total += counted.number(changes(decode(small.view(self.fmt.storage), self.fmt), there.to))
         return total
 
