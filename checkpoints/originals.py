@@ -26,6 +26,12 @@ FUSED = {
 }
 #: beginnings of names that one export has and another has not
 PREFIXES = ("model.", "language_model.", "model.language_model.", "transformer.")
+#: llama.cpp's names -> those of Hugging Face (gguf-py tensor_mapping.py)
+GGUF = {
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj", "token_embd": "model.embed_tokens", "output": "lm_head",
+}  # fmt: skip
 _PLAIN = ("F64", "F32", "F16", "BF16")
 
 
@@ -37,6 +43,7 @@ class Part:
     first: int
     count: int
     turned: bool = False  #: stored as [.., K, N]
+    heads: int = 0  #: so many heads whose two halves are interleaved here, and stand one after the other there
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,19 @@ class Original:
                 start, end = max(0, first), min(part.count, first + count)
                 if start < end:
                     source = stack.enter_context(Source(part.tensor.path))
-                    found.append(_read(part, source, self.lead, which, part.first + start, end - start))
+                    found.append(_rows(part, source, self.lead, which, start, end - start))
                 first -= part.count
         return np.concatenate(found)
+
+
+def _rows(part: Part, source: Source, lead: int, which: int, first: int, count: int) -> npt.NDArray[np.float64]:
+    if not part.heads:
+        return _read(part, source, lead, which, part.first + first, count)
+    width = part.count // part.heads
+    start, end = first // width * width, -(-(first + count) // width) * width
+    whole = _read(part, source, lead, which, part.first + start, end - start)
+    mixed = whole.reshape(-1, 2, width // 2, whole.shape[1]).swapaxes(1, 2).reshape(whole.shape)
+    return np.asarray(mixed[first - start : first - start + count])
 
 
 def _read(part: Part, source: Source, lead: int, which: int, first: int, count: int) -> npt.NDArray[np.float64]:
@@ -77,6 +94,7 @@ def _read(part: Part, source: Source, lead: int, which: int, first: int, count: 
 def originals(passport: Passport, passports: Sequence[Passport], original: Checkpoint) -> Iterator[Original]:
     """What the weight may be in the original, the likeliest first; several where a square matrix may be turned."""
     lead = len(passport.shape) - 2
+    yield from _of_gguf(passport, original)
     for name in _spellings(passport.module):
         tensors = [original.tensors[each] for each in (f"{name}.weight", name) if each in original.tensors]
         for tensor in tensors:
@@ -86,6 +104,26 @@ def originals(passport: Passport, passports: Sequence[Passport], original: Check
         for fused, shards in FUSED.items():
             if leaf in shards and lead == 0:
                 yield from _within(passport, passports, original, f"{above}.{fused}.weight", shards)
+
+
+def _of_gguf(passport: Passport, original: Checkpoint) -> Iterator[Original]:
+    """A tensor of llama.cpp by its Hugging Face name; of q and k with heads interleaved too, as llama.cpp has Llama's.
+
+    (convert_hf_to_gguf.py LlamaModel.permute)
+    """
+    words = passport.module.removesuffix(".weight").split(".")
+    if words[-1] not in GGUF or not passport.scheme.name.startswith("gguf"):
+        return
+    layer = f"model.layers.{words[1]}." if words[0] == "blk" and len(words) > 2 else ""
+    tensor = original.tensors.get(f"{layer}{GGUF[words[-1]]}.weight")
+    if tensor is None or tensor.shape != passport.shape or not _plain(tensor):
+        return
+    rows = passport.shape[0]
+    yield Original((Part(tensor, 0, rows),), 0)
+    key = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}.get(words[-1], "")
+    heads = original.config.get(key) or (original.config.get("num_attention_heads") if key else None)
+    if isinstance(heads, int) and heads > 0 and rows % (2 * heads) == 0:
+        yield Original((Part(tensor, 0, rows, heads=heads),), 0)
 
 
 #: so many other tensors are looked at for a weight that is not that of its name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite, prod
+from math import isfinite
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.orders import order_findings
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.values import has_numbers, numbers, raws, readable, zero_points
+from narrowgauge.checkpoints.reading import whole
+from narrowgauge.checkpoints.values import has_numbers, numbers, raws, readable
+from narrowgauge.checkpoints.zero_points import zero_points
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.codec import values
 
@@ -37,6 +39,7 @@ def scale_findings(passport: Passport) -> Iterator[Finding]:
         if role == "scale":
             yield from _of_size(passport, tensor, found)
     yield from order_findings(passport)
+    yield from _of_shape(passport)
     if passport.scheme.zeros and "zeros" in passport.tensors and not readable(passport):
         yield from _of_zero_points(passport)
 
@@ -81,11 +84,13 @@ def _is(name: str, code: int, tensor: Stored) -> bool:
 
 
 def _of_zeros(passport: Passport, role: str, tensor: Stored, found: Counted) -> Iterator[Finding]:
-    lost = prod(passport.shape) if role != "scale" else _lost(passport)
     said = f"{found.zero:,} of {found.every:,} scales are 0"
+    lost = _lost(passport) if role == "scale" else 1
     if lost:
+        under = {"scale": f"{lost:,} weights under them are not 0", "second": "all weights under them become 0"}
+        said = f"{said}; {under.get(role, 'activations are divided by them')}"
         places = as_places(tensor, found.places.get("zero", []))
-        yield Finding("scale zero", f"{said}; {lost:,} weights under them are not 0", tensor.name, found.zero, places)
+        yield Finding("scale zero", said, tensor.name, found.zero, places)
     else:
         yield Finding("scale zero over zeros", said, tensor.name, found.zero)
 
@@ -137,6 +142,18 @@ def _second(passport: Passport) -> tuple[float, bool]:
     every = numbers(tensor)
     good = every[np.isfinite(every) & (every > 0)]
     return (float(good.max()), part.divides) if good.size else (1.0, False)
+
+
+def _of_shape(passport: Passport) -> Iterator[Finding]:
+    """The logical shape, where a tensor says it. The last word of a row may hold fewer codes than it could."""
+    tensor = passport.tensors.get("shape")
+    if tensor is None or tensor.shape != (2,) or tensor.dtype not in ("I64", "I32"):
+        return
+    rows, columns = (int(size) for size in whole(tensor).view("<i8" if tensor.dtype == "I64" else "<i4"))
+    each = 32 // FORMATS[passport.element].bits
+    if rows != passport.shape[-2] or -(-columns // each) * each != passport.shape[-1]:
+        said = f"it says {[rows, columns]}; the codes make {list(passport.shape)}"
+        yield Finding("shape disagrees", said, tensor.name, 1)
 
 
 def _of_zero_points(passport: Passport) -> Iterator[Finding]:

@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.checkpoints.blocks import BLOCKS
+from narrowgauge.checkpoints.fitting import zeros_shape
 from narrowgauge.checkpoints.matrices import Matrices, matrices
 from narrowgauge.checkpoints.model import Stored
-from narrowgauge.checkpoints.passports import Passport, zeros_shape
+from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.source import Source
+from narrowgauge.checkpoints.zero_points import packed_zeros
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS
@@ -250,33 +252,10 @@ class _Beside:
         *lead, n, columns = self.passport.shape
         down, across = cutting.grid(n, columns)
         if role == "zeros" and scheme.zeros:
-            return _zeros(tensor, scheme.zeros, scheme.transposed, down, across)
+            return packed_zeros(tensor, scheme.zeros, scheme.transposed, down, across)
         part = scheme.part(role)
         coded = part_numbers(tensor, part.format if part else "", prod(lead), which, down * across)
         return coded.reshape(across, down).T if scheme.transposed else coded.reshape(down, across)
-
-
-def zero_points(passport: Passport) -> Values:
-    """The zero points of a weight whose scheme stores them packed, [rows, groups]. Raises ``BadInput`` as ``rows``."""
-    *lead, n, columns = passport.shape
-    tensor, scheme, cutting = passport.tensors["zeros"], passport.scheme, passport.cutting
-    if lead or cutting is None or not scheme.zeros or tensor.dtype != "I32":
-        raise BadInput(f"{tensor.path}: tensor {tensor.name!r}: packed zero points of one matrix were expected")
-    return _zeros(tensor, scheme.zeros, scheme.transposed, *cutting.grid(n, columns))
-
-
-def _zeros(tensor: Stored, convention: str, transposed: bool, down: int, across: int) -> Values:
-    """Packed zero points as numbers: what is stored less what the convention adds."""
-    bits = zero_points_named(convention).bits
-    if transposed:
-        layout = layout_named(f"awq_{bits}bit" if convention.startswith("awq") else f"gptq_zeros_{bits}bit")
-        codes = unpack(whole(tensor).view("<i4"), layout, across, down).codes.T
-    else:
-        layout = layout_named(f"compressed_tensors_zeros_{bits}bit")
-        codes = unpack(whole(tensor).view("<i4"), layout, down, across).codes
-    # codes of compressed-tensors are stored by half the range higher, as its zero points are: they are subtracted alike
-    offset = zero_points_named(convention).offset if convention.startswith("gptq") else 0
-    return codes.astype(np.float64) - offset
 
 
 def has_numbers(tensor: Stored) -> bool:

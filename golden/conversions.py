@@ -39,7 +39,7 @@ LEFT_OUT = (
     "sglang.channel_to_tensor", "channel_to_block", "sglang.block_to_mxfp4_rne", "nvfp4_to_multiplier",
     "awq_to_gptq_v2", "gptq_v2_to_v1", "transformers.gpt_oss_to_bfloat16", "plain_to_scales_8x4",
     "scales_8x4_to_plain", "sglang.block_to_mxfp4", "sglang.block_to_tensor", "sglang.block_to_ue8m0",
-    "block_to_channel",
+    "block_to_channel", "weight_scale_inv_to_weight_scale", "weight_scale_to_weight_scale_inv",
 )  # fmt: skip
 
 
@@ -57,7 +57,8 @@ def claims_of(name: str, format_name: str) -> list[Claim]:
 
 
 @cache
-def _call(claim: Claim) -> Input:
+def small_call(claim: Claim) -> Input:
+    """The smallest call that has several blocks each way, or groups, or rows of every code."""
     conversion = converting_of(claim).conversion
     shapes: tuple[Shape, ...] = _SHAPES
     if max(conversion.blocks.rows, conversion.new_blocks.rows) == 128 and conversion.blocks.columns != 1:
@@ -73,14 +74,14 @@ def layout(claim: Claim) -> dict[str, str]:
     """The tensors that are stored for a claim: name and format of each."""
     conversion = converting_of(claim).conversion
     sent = {f"{claim.source}.{name}": fmt for name, fmt in sent_formats(conversion, claim.source).items()}
-    left = in_memory(conversion, claim.format, _call(claim)).outputs
+    left = in_memory(conversion, claim.format, small_call(claim)).outputs
     after = {f"{claim.source}.{AFTER}{name}": fmt for name, fmt in left.items()}
     return {f"{claim.source}.{SHAPE}": "int32"} | sent | after
 
 
 def vectors(claim: Claim) -> dict[str, Coded]:
     """The tensors themselves."""
-    conversion, x = converting_of(claim).conversion, _call(claim)
+    conversion, x = converting_of(claim).conversion, small_call(claim)
     sent = to_memory(conversion, x)
     images = pack_outputs(conversion, {name: value.low for name, value in expected(claim, x).items()})
     named = {SHAPE: Coded("int32", np.array([x.shape], np.int32).view(np.uint32)), "x": sent, **sent.given}

@@ -122,6 +122,26 @@ def nearest_e2m1(x, signed):
     return (code + 8 * (torch.signbit(signed) & ~x.isnan()).long()).to(torch.uint8)
 
 
+# --- names ---------------------------------------------------------------------------------------------------------
+
+
+def _renamed(x, name, scale):
+    check_codes(x)
+    check_scale(name, scale, grid_of(x, 128, 128))
+    return scale
+
+
+@converter("weight_scale_inv_to_weight_scale", E4M3, E4M3)
+def torch_without_inv(x, format, weight_scale_inv):
+    """A multiplier under both names: nothing is inverted."""
+    return {"codes": x, "weight_scale": _renamed(x, "weight_scale_inv", weight_scale_inv)}
+
+
+@converter("weight_scale_to_weight_scale_inv", E4M3, E4M3)
+def torch_with_inv(x, format, weight_scale):
+    return {"codes": x, "weight_scale_inv": _renamed(x, "weight_scale", weight_scale)}
+
+
 # --- scales ----------------------------------------------------------------------------------------------------------
 
 

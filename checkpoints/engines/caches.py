@@ -128,9 +128,9 @@ def _used(
         arrived = {side: _number(t) for side, t in tensors.items() if found[t.name].outcome == "loaded"}
         if {"k", "v", "kv"} & set(arrived) and not ("kv" in arrived and "k" in arrived):
             used = delivered(engine, arrived, flag, fnuz, method)
+            there = {side: _number(tensor) for side, tensor in tensors.items()}
+            given = {side: there.get(side, there.get("kv")) for side in ("k", "v")}
             times = 2 if fnuz and method == "base" else 1
-            k = arrived.get("k", arrived.get("kv"))
-            given = {"k": k, "v": arrived.get("v", k if "kv" in arrived else None)}
             text = used.raised or _differences(given, {"k": used.k, "v": used.v}, times)
             if text:
                 others.append((layer, text))

@@ -88,7 +88,7 @@ def _fused(by_name: dict[str, Passport]) -> Iterator[list[Passport]]:
 def _scale(passport: Passport) -> float | None:
     """The one scale of a weight of fp8; None where it has another, or one that is no number above 0."""
     tensor = passport.scale
-    if passport.scheme.name != "fp8" or tensor is None or prod(tensor.shape) != 1 or not tensor.format:
+    if passport.scheme.name != "fp8" or tensor is None or prod(tensor.shape) != 1:
         return None
     value = float(numbers(tensor)[0])
     return value if isfinite(value) and value > 0 else None

@@ -13,6 +13,7 @@ from narrowgauge.reference.fast_codec import decode_values, to_float32
 from narrowgauge.reference.faults.conversion_edits import (
     ConversionEdit,
     both,
+    first,
     float32,
     gives,
     giving,
@@ -29,6 +30,8 @@ from narrowgauge.reference.faults.conversion_edits import (
 )
 from narrowgauge.reference.faults.fault import ConversionFault
 
+#: what a scale that multiplies is called
+SCALES = ("scale", "weight_scale", "weight_scale_inv")
 _REQUANTIZES, _READS = has("quantized"), has("values")
 
 
@@ -155,14 +158,14 @@ FAULTS = (
     ),
     ConversionFault(
         "convert.scale_inverted", "SCALE",
-        where(gives("scale", "float32"), giving_buffer("scale", _inverse)),
+        first(*(where(gives(name, "float32"), giving_buffer(name, _inverse)) for name in SCALES)),
         "every weight is off by the square of its scale",
         "the reciprocal of the scale is stored: weight_scale_inv, which is a multiplier, was inverted by its name",
         (),
     ),
     ConversionFault(
         "convert.offset_missing", "OFFSET",
-        without(step("flip", FIRST)),
+        instead(step("flip", FIRST), lambda s: (("flip", FIRST, 0),)),
         "every weight is off by eight steps",
         "two's complement was packed where the format stores offset binary, or the reverse",
         (),

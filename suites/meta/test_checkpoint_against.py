@@ -80,19 +80,22 @@ def test_the_mistake_that_restores_is_named(flaw: str, tmp_path: Path, root: Pat
 
 
 def test_one_row_alone_is_seen(tmp_path: Path, root: Path) -> None:
-    """A row whose scale is of another: too few weights for the whole matrix to say so."""
+    """A row whose scale is a quarter too large: the whole matrix loses 2 dB by it, the row 20."""
     folder = write("ct_FP8_DYNAMIC", tmp_path).folder
-    checkpoint = open_checkpoint(folder)
-    mine = passports(checkpoint)[0]
+    mine = passports(open_checkpoint(folder))[0]
     one = next(each for each in mine if "down" in each.module)
     assert one.scale is not None
+    every = np.fromfile(one.scale.path, "<u2", one.shape[0], offset=one.scale.start)
+    larger = (every.astype(np.uint32) << 16).view(np.float32)[5:6] * np.float32(1.25)
     with open(one.scale.path, "r+b") as file:
-        file.seek(one.scale.start + 2 * 5 + 1)
-        file.write(b"\x38")  # an exponent far below: what the row has is 0
-    finding = compare_one(one, mine, original_of("ct_FP8_DYNAMIC", root)).finding
-    assert finding is not None
-    assert finding.kind == "weights lost"
-    assert finding.places[0].index == (5,)
+        file.seek(one.scale.start + 2 * 5)
+        file.write((larger.view(np.uint32) >> 16).astype("<u2").tobytes())
+    found = compare_one(one, mine, original_of("ct_FP8_DYNAMIC", root))
+    assert found.sqnr > found.expected - 4
+    assert found.finding is not None
+    assert found.finding.kind == "weights lost"
+    assert found.finding.places[0].index == (5,)
+    assert "row 5 " in found.finding.said
 
 
 def test_columns_of_other_sizes_are_no_mistake(tmp_path: Path, root: Path) -> None:
@@ -111,6 +114,28 @@ def test_columns_of_other_sizes_are_no_mistake(tmp_path: Path, root: Path) -> No
     finding = compare_one(one, mine, other).finding
     assert finding is not None
     assert finding.kind == "weights rescaled"
+
+
+@pytest.mark.parametrize("heads", [0, 4])
+def test_gguf_against_the_names_of_hugging_face(heads: int, tmp_path: Path, root: Path) -> None:
+    """q by its other name, and with the halves of each head interleaved, as llama.cpp stores Llama's."""
+    mine = passports(open_checkpoint(write("gguf", tmp_path / "gguf").folder))[0]
+    one = next(each for each in mine if "attn_q" in each.module)
+    stored = original_of("gguf", root).tensors[one.module]
+    raw = np.fromfile(stored.path, "<u2", stored.size // 2, offset=stored.start).reshape(one.shape)
+    if heads:  # row 2j + s of a head here is row s d/2 + j there
+        width = one.shape[0] // heads
+        there = [r // width * width + r % 2 * (width // 2) + r % width // 2 for r in range(one.shape[0])]
+        apart = np.empty_like(raw)
+        apart[there] = raw
+        raw = apart
+    path = tmp_path / "hf"
+    raw.tofile(path)
+    name = f"model.layers.{one.module.split('.')[1]}.self_attn.q_proj.weight"
+    other = Stored(name, "BF16", one.shape, path, 0, raw.nbytes, "bfloat16")
+    found = compare_one(one, mine, Checkpoint(tmp_path, "safetensors", {name: other}, {"num_attention_heads": 4}))
+    assert found.finding is None
+    assert (found.original, abs(found.sqnr - found.expected) < 1.5) == (name, True)
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:

@@ -15,18 +15,19 @@ import pytest
 
 from narrowgauge.checkpoints.against_config import config_findings
 from narrowgauge.checkpoints.bytes import weigh
-from narrowgauge.checkpoints.configured import Configuration, configuration, matches
+from narrowgauge.checkpoints.configured import Configuration, configuration
 from narrowgauge.checkpoints.cutting import Cutting, cutting
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.methods import METHODS, SPELLED, method_findings
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import Passport, passports
+from narrowgauge.checkpoints.patterns import Patterns, matches
 from narrowgauge.checkpoints.schemes import SCHEMES
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.layouts import LAYOUTS, ZERO_POINTS
 from narrowgauge.suites.meta.engines.loading import folder_of
-from narrowgauge.suites.meta.small_checkpoints import write
+from narrowgauge.suites.meta.small_checkpoints import FLAWS, write
 
 pytestmark = [pytest.mark.meta, pytest.mark.checkpoint]
 DATA = os.environ.get("NARROWGAUGE_DATA", "")
@@ -208,6 +209,22 @@ def test_the_passport_of_each_kind(kind: str, tmp_path: Path) -> None:
     assert json.loads(json.dumps(found.to_json()))["bytes"] == found.size
 
 
+@pytest.mark.parametrize(
+    ("flaw", "kind"),
+    [
+        ("E8M0 as numbers", "scale of another type"),
+        ("one expert without input scale", "scale missing"),
+        ("group index missing", "order missing"),
+        ("zero points packed along K", "blocks do not fit"),
+        ("E4M3 scales labelled uint8", "scale stored as uint8"),
+    ],
+)
+def test_what_does_not_fit_is_found_by_headers(flaw: str, kind: str, tmp_path: Path) -> None:
+    """With the scheme that the configuration asks for: by shapes alone another might fit better."""
+    checkpoint = open_checkpoint(write(FLAWS[flaw].kind, tmp_path, flaw).folder)
+    assert {finding.kind for finding in passports(checkpoint)[1]} == {kind}
+
+
 #: kinds that names alone do not tell: which zero points, and a scale within codes that look like plain bytes
 SAID = {"gptq_v2": "gptq_v1_4bit", "quark_mx17": "mxfp4"}
 
@@ -338,6 +355,22 @@ def test_an_entry_names_modules(pattern: str, module: str, parts: bool, expected
     assert (Configuration(ignore=(pattern,), parts=parts).ignored(module) is not None) is expected
 
 
+@pytest.mark.parametrize(
+    ("targets", "module", "number"),
+    [
+        (("a.b", "a.b.c"), "a.b.c", 0),
+        (("a.b.c", "a.b"), "a.b.c", 0),
+        (("re:.*c", "a.b"), "a.b.c", 0),
+        (("a.b", "re:.*c"), "a.b.c", 0),
+        (("x", "re:.*c", "a.b"), "a.b.c", 1),
+        (("x", "y"), "a.b.c", None),
+    ],
+)
+def test_the_first_of_several_counts(targets: tuple[str, ...], module: str, number: int | None) -> None:
+    """Plain entries are looked up by their paths, and patterns are tried: the order is that of the configuration."""
+    assert Patterns(targets).first(module) == number
+
+
 def test_the_first_target_counts() -> None:
     said = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], "config_groups": {
         "a": {"targets": ["re:.*down_proj"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}},
@@ -350,6 +383,19 @@ def test_the_first_target_counts() -> None:
     assert (down.element, down.cut) == ("float8_e4m3fn", "row")
     assert (up.element, up.cut, up.block) == ("int4", "group", (1, 64))
     assert found.of("lm_head") is None
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [("mlp.gate_proj", True), ("mlp.gate", False), ("self_attn.q_norm", False), ("self_attn.o_proj", True)],
+)
+def test_a_plain_layer_that_is_said_to_be_quantized(module: str, said: bool, tmp_path: Path) -> None:
+    """A router stays as it is and needs no entry; gate_proj is no router."""
+    checkpoint = open_checkpoint(write("ct_FP8", tmp_path).folder)
+    name = f"model.layers.7.{module}.weight"
+    plain = replace(checkpoint.tensors["lm_head.weight"], name=name)
+    kinds = {f.kind for f in all_found(replace(checkpoint, tensors={**checkpoint.tensors, name: plain}))}
+    assert ("quantized in name only" in kinds) == said
 
 
 HOSTILE: tuple[Any, ...] = (None, True, -1, 1 << 70, float("nan"), "re:(", [], {}, [None], {"a": 1}, [{}], "float16")

@@ -19,7 +19,8 @@ from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import Passport, passports
 from narrowgauge.checkpoints.schemes import SCHEMES
-from narrowgauge.checkpoints.values import readable, rows, zero_points
+from narrowgauge.checkpoints.values import readable, rows
+from narrowgauge.checkpoints.zero_points import zero_points
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.suites.meta import second_gguf
 from narrowgauge.suites.meta.second_stored import CASES, Case

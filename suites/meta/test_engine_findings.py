@@ -161,6 +161,11 @@ OTHERWISE = "cache scales used otherwise"
         ("mo_FP8", "vllm", "", "bfloat16", (), ""),  # nobody needs them
         ("mo_FP8", "vllm", "", "fp8_per_token_head", (), ""),  # nor here: the kernel finds its own
         ("mo_FP8", "sglang", "", "fp8_e4m3", (without(".v_scale"),), "V runs at"),
+        # the one scale of old is both, and doubled as both
+        ("mo_FP8", "vllm", "gfx942", "fp8_e4m3", (without(".v_scale"), renamed(".k_proj.k_scale", ".kv_scale")), ""),
+        # one that is dropped, and one that ends it
+        ("mo_FP8", "sglang", "", "fp8_e4m3", (renamed(".v_proj.v_scale", ".k_proj.v_scale"),), "V runs at"),
+        ("mo_FP8", "vllm", "", "fp8_e4m3", (renamed(".v_proj.v_scale", ".v_proj.output_scale"),), ""),
     ],
 )  # fmt: skip
 def test_scales_of_the_cache_in_use(

@@ -58,7 +58,7 @@ RECORDED: tuple[tuple[str, str], ...] = (
 )
 #: lines of a start without trouble, and some that are near
 FINE = (
-    f"{V}Using KV cache scaling factor 0.5",
+    f"{V}Using KV cache scaling factor 0.5 for fp8_e4m3",
     f"{V}Using FP8 KV cache",
     "INFO 11-30 09:12:00 [model.py:1820] Using max model len 32768",
     "INFO 11-30 09:12:00 [weight_utils.py:392] Using model weights format ['*.safetensors']",

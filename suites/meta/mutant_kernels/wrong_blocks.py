@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from narrowgauge.suites.meta.mutant_kernels.wrong_conversions import Tensors, coded, scale_of, values, wrong
+from narrowgauge.suites.meta.mutant_kernels.wrong_conversions import WRONG, Tensors, coded, scale_of, values, wrong
+
+__all__ = ["WRONG"]
 
 # ---------------- blocks
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from narrowgauge.suites.meta.mutant_kernels.wrong_conversions import Tensors, coded, scale_of, values, wrong
+from narrowgauge.suites.meta.mutant_kernels.wrong_conversions import WRONG, Tensors, coded, scale_of, values, wrong
+
+__all__ = ["WRONG"]
 
 _E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 _AWQ = (0, 2, 4, 6, 1, 3, 5, 7)
