@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from narrowgauge.checkpoints.model import Stored
+from narrowgauge.checkpoints.targets import gpu_named
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, format_named
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.devices.targets import TARGETS, target_named
+from narrowgauge.devices.targets import TARGETS
 from narrowgauge.reference.kv.flags import FLAGS, flag_named, is_fnuz
 from narrowgauge.reference.recipes import RECIPES, recipe_named
 
@@ -60,14 +61,11 @@ class Asked:
         if self.engine and self.engine not in ENGINES:
             raise unknown("engine", self.engine, ENGINES)
         if self.target:
-            target_named(self.target)
-        if self.kv_cache_dtype and not self.engine:
-            raise BadInput(
-                f"--kv-cache-dtype {self.kv_cache_dtype}: engines read it differently; "
-                f"add --engine {' or '.join(ENGINES)}"
-            )
-        if self.kv_cache_dtype:
+            gpu_named(self.target)
+        if self.kv_cache_dtype and self.engine:
             flag_named(self.engine, self.kv_cache_dtype)
+        elif self.kv_cache_dtype and not any(self.kv_cache_dtype in flags for flags in FLAGS.values()):
+            raise unknown("--kv-cache-dtype", self.kv_cache_dtype, {name for flags in FLAGS.values() for name in flags})
         if not 0 < self.bandwidth < float("inf"):
             raise BadInput(
                 f"--bandwidth {self.bandwidth:g}; expected terabytes a second, more than 0: 3.35 for an H100"

@@ -50,10 +50,16 @@ class Landed:
     inexact: int | None = 0  #: become another number, those that are beyond or flushed among them; None if not counted
 
     def __add__(self, other: Landed) -> Landed:
-        inexact = None if self.inexact is None or other.inexact is None else self.inexact + other.inexact
         return Landed(
-            self.beyond + other.beyond, self.flushed + other.flushed, self.subnormal + other.subnormal, inexact
+            self.beyond + other.beyond,
+            self.flushed + other.flushed,
+            self.subnormal + other.subnormal,
+            _sum(self.inexact, other.inexact),
         )
+
+
+def _sum(mine: int | None, theirs: int | None) -> int | None:
+    return None if mine is None or theirs is None else mine + theirs
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +74,7 @@ class Census:
     minus_infinite: int = 0
     zeros: int = 0  #: of either sign
     negative_zeros: int = 0
-    negative: int = 0  #: numbers below zero, -inf among them
+    negative: int | None = 0  #: numbers below zero, -inf among them; None if not counted
     amax: float = 0.0  #: the largest finite magnitude, 0 without one; an int of integers
     least: float = inf  #: the smallest finite magnitude that is not zero
     into: Mapping[str, Landed] = field(default_factory=dict)  #: by destination; {} of integers
@@ -94,7 +100,7 @@ class Census:
 
     def to_json(self) -> dict[str, Any]:
         """As data: of codes those that stand there, in hexadecimal; of trouble the first places."""
-        said = {name: getattr(self, name) for name in ("format", *TOTALS, "amax")}
+        said = {name: getattr(self, name) for name in ("format", *TOTALS, "negative", "amax")}
         said["least"] = self.least if self.least < inf else None
         said["into"] = {to: asdict(landed) for to, landed in self.into.items()}
         if self.codes is not None:
@@ -123,6 +129,7 @@ class Census:
             self.format,
             self.shape,
             **totals,
+            negative=_sum(self.negative, other.negative),
             amax=max(self.amax, other.amax),
             least=min(self.least, other.least),
             into={to: landed + other.into[to] for to, landed in self.into.items()},
@@ -132,7 +139,7 @@ class Census:
 
 
 #: counts that add up
-TOTALS = ("elements", "nan", "plus_infinite", "minus_infinite", "zeros", "negative_zeros", "negative")
+TOTALS = ("elements", "nan", "plus_infinite", "minus_infinite", "zeros", "negative_zeros")
 
 
 def merged(mine: Mapping[str, Seen], theirs: Mapping[str, Seen]) -> dict[str, Seen]:

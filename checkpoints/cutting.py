@@ -59,7 +59,7 @@ def cutting(
     down, across = rest[::-1] if transposed and 1 not in scale[len(lead) + 1 :] else rest
     if transposed and rest[0] == 1:
         down, across = rest[1], 1
-    each_row = 1 if down == rows else 0 if down == 1 else _size(rows, down, hint[0])
+    each_row = 1 if down == rows else 0 if down == 1 and not hint[0] else _size(rows, down, hint[0])
     each_column = 0 if across == 1 and not hint[1] else _size(columns, across, hint[1])
     if each_row is None or each_column is None:
         return None

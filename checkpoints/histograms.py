@@ -46,7 +46,7 @@ def codes_of(passport: Passport, census: Census) -> Counts | None:
         return census.codes
     if census.codes.size == 256 and fmt.bits == 4:
         both = census.codes.reshape(16, 16)
-        return both.sum(axis=0) + both.sum(axis=1)
+        return np.asarray(both.sum(axis=0) + both.sum(axis=1), np.int64)
     return None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from narrowgauge.checkpoints.configured import configuration, configurations
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.model import Checkpoint, Stored
-from narrowgauge.checkpoints.values import numbers
+from narrowgauge.checkpoints.values import has_numbers, numbers
 from narrowgauge.reference.kv import provenance, spellings
 
 _ATTENTION = re.compile(r"(.*)\.(?:k_proj|qkv_proj|kv_a_proj_with_mqa|query_key_value)\.[a-z_]*weight[a-z_]*$")
@@ -21,7 +21,7 @@ def kv_tensors(checkpoint: Checkpoint) -> dict[str, dict[str, Stored]]:
     """Layer -> k, v, kv, q or prob -> the tensor that scales it."""
     found: dict[str, dict[str, Stored]] = {}
     for name, tensor in checkpoint.tensors.items():
-        if tensor.role == "model" and (read := spellings.read(name)) is not None and tensor.format:
+        if tensor.role == "model" and (read := spellings.read(name)) is not None and has_numbers(tensor):
             found.setdefault(_layer(read[0]), {})[read[1].scale] = tensor
     return found
 
@@ -43,7 +43,7 @@ def kv_findings(checkpoint: Checkpoint, kv_cache_dtype: str = "") -> Iterator[Fi
         if partial:
             said = f"{len(partial)} of {max(len(layers), len(having))} layers lack one, {partial[0]} the first"
             yield Finding("KV scales in part", said, "", len(partial))
-        yield from _numbers(having)
+        yield from _numbers(having, configuration(checkpoint).producer)
 
 
 def _promised(checkpoint: Checkpoint, held: bool, kv_cache_dtype: str) -> Iterator[Finding]:
@@ -67,15 +67,16 @@ def _promised(checkpoint: Checkpoint, held: bool, kv_cache_dtype: str) -> Iterat
         yield Finding("KV scales absent", f"{by} asks for them")
 
 
-def _numbers(having: Mapping[str, Mapping[str, Stored]]) -> Iterator[Finding]:
+def _numbers(having: Mapping[str, Mapping[str, Stored]], producer: str) -> Iterator[Finding]:
     given = {layer: {side: tuple(numbers(t).tolist()) for side, t in each.items()} for layer, each in having.items()}
     for layer, each in given.items():
         for found in provenance.of_given(layer, each, True):
             if found.kind in _SAME:
                 yield Finding(_SAME[found.kind], found.said, having[layer][found.part].name, 1)
     every = [value for each in given.values() for side, values in each.items() if side in "kv" for value in values]
+    by = f", written by {producer}" if producer else ""
     if every and all(value == 1 for value in every):
-        yield Finding("unity KV scales", f"{len(given)} layers. {spellings.ON_PURPOSE}", "", len(every))
+        yield Finding("unity KV scales", f"{len(given)} layers{by}. {spellings.ON_PURPOSE}", "", len(every))
     else:
         for found in provenance.of_all(given):
             yield Finding("KV scales alike", found.said, "", len(given))

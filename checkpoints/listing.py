@@ -105,11 +105,11 @@ def chosen(listing: Listing, kind: Kind, named: Iterable[str] | None) -> Chosen:
 
 def parts_of(path: Path) -> list[Path]:
     """All parts of a file whose name numbers it among several. Raises ``BadInput`` where one is missing."""
-    if not (match := _NUMBERED.fullmatch(path.name)):
+    if not _NUMBERED.fullmatch(path.name):
         return [path]
     names = [name for name in names_in(path.parent) if _model(name) == _model(path.name)]
     _refuse_missing(path.parent, names)
-    return [path.parent / name for name in names if _NUMBERED.fullmatch(name)] if match else [path]
+    return [path.parent / name for name in names]
 
 
 def _model(name: str) -> tuple[str, ...]:

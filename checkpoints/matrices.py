@@ -47,6 +47,7 @@ class Matrices:
         return found
 
 
-def matrices(tensor: Stored, source: Source, lead: int, rows: int) -> Matrices:
-    """The tensor as matrices: its first ``lead`` axes number them; ``rows`` of its other axes are outermost."""
+def matrices(tensor: Stored, source: Source, lead: int) -> Matrices:
+    """The tensor as matrices: its first ``lead`` axes number them, the next one is that of rows. A vector is a row."""
+    rows = tensor.shape[lead] if len(tensor.shape) > lead + 1 else 1
     return Matrices(tensor, source, prod(tensor.shape[:lead]), rows)

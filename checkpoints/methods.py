@@ -5,8 +5,9 @@ vLLM: vllm/model_executor/layers/quantization/__init__.py:16-47. SGLang: the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from narrowgauge.checkpoints.configured import Configuration
 from narrowgauge.checkpoints.findings import Finding
@@ -24,10 +25,28 @@ class Method:
     online: bool = False  #: quantizes plain weights while loading: there is nothing of it in the file
     unread: str = ""  #: why nothing of it is read; "" where all or some of it is
     in_part: str = ""  #: what of it is not read
+    used: Callable[[Mapping[str, Any]], bool] = lambda said: True  #: whether a configuration uses that
 
 
 _INTEGERS = ("gptq", "awq", "int8", "packed")
 _TABLES = "codes that are numbers of entries in tables of vectors"
+
+
+def _gemv(said: Mapping[str, Any]) -> bool:
+    return str(said.get("version", "")).lower().startswith("gemv")
+
+
+def _transformed(said: Mapping[str, Any]) -> bool:
+    return bool(said.get("sparsity_config") or said.get("transform_config"))
+
+
+def _few_bits(said: Mapping[str, Any]) -> bool:
+    return said.get("bits") in (2, 3)
+
+
+def _four_bits(said: Mapping[str, Any]) -> bool:
+    return bool(said.get("load_in_4bit") or said.get("_load_in_4bit"))
+
 
 METHODS: dict[str, Method] = {
     "aqlm": Method((), unread=f"{_TABLES} (codebooks)"),
@@ -35,13 +54,18 @@ METHODS: dict[str, Method] = {
     "auto-round-int8": Method(_S, ("int8",)),
     "auto_awq": Method(_V, ("awq",)),
     "auto_gptq": Method(_V, ("gptq",)),
-    "awq": Method(_BOTH, ("awq",), in_part="gemv and gemv_fast, which pack otherwise"),
+    "awq": Method(_BOTH, ("awq",), in_part="gemv and gemv_fast, which pack otherwise", used=_gemv),
     "awq_marlin": Method(_BOTH, ("awq",)),
     "bitnet": Method((), unread="ternary weights, four in a byte"),
-    "bitsandbytes": Method(_S, ("int8_bitsandbytes",), in_part="nf4 and fp4: their tables are named, not read"),
+    "bitsandbytes": Method(
+        _S, ("int8_bitsandbytes",), in_part="nf4 and fp4: their tables are named, not read", used=_four_bits
+    ),
     "blockwise_int8": Method(_S, ("int8",)),
     "compressed-tensors": Method(
-        _BOTH, ("fp8", "int8", "nvfp4_packed", "mxfp4_packed", "packed"), in_part="sparsity and transforms"
+        _BOTH,
+        ("fp8", "int8", "nvfp4_packed", "mxfp4_packed", "packed"),
+        in_part="sparsity and transforms",
+        used=_transformed,
     ),
     "deepseek_v4_fp8": Method(_V, ("fp8", "mxfp4_experts")),
     "eetq": Method((), unread="int8 weights interleaved for one kernel"),
@@ -54,7 +78,7 @@ METHODS: dict[str, Method] = {
     "fp_quant": Method(_V, unread="weights rotated by a Hadamard matrix of hadamard_group_size"),
     "gguf": Method(_S, ("gguf",)),
     "gpt_oss_mxfp4": Method(_V, ("mxfp4",)),
-    "gptq": Method(_BOTH, ("gptq",), in_part="2 and 3 bits"),
+    "gptq": Method(_BOTH, ("gptq",), in_part="2 and 3 bits", used=_few_bits),
     "gptq_marlin": Method(_BOTH, ("gptq",)),
     "higgs": Method((), unread=f"{_TABLES}, after a Hadamard matrix"),
     "hqq": Method((), unread="zero points that are numbers, in a dictionary of its own"),
@@ -106,5 +130,5 @@ def method_findings(said: Configuration) -> Iterator[Finding]:
         yield Finding("method not understood", f"{named}: {method.unread}")
     elif method.online:
         yield Finding("method not understood", f"{named}, which quantizes plain weights while they are loaded")
-    elif method.in_part:
+    elif method.in_part and method.used(said.said):
         yield Finding("method in part", f"{named}; not read of it: {method.in_part}")

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from narrowgauge.checkpoints.configured import Asked, Configuration, configuration, configurations, is_regular, matches
+import numpy as np
+
+from narrowgauge.checkpoints.configured import Configuration, configuration, configurations
 from narrowgauge.checkpoints.cutting import Cutting
+from narrowgauge.checkpoints.families import Asked
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.methods import method_findings
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.passports import Passport, unclaimed
+from narrowgauge.checkpoints.patterns import is_regular, matches
+from narrowgauge.checkpoints.values import readable
+from narrowgauge.checkpoints.zero_points import zero_points
+from narrowgauge.contracts.formats import FORMATS
 
-#: parts of names of layers that no configuration needs to leave out: they are no linear layers, or engines keep them
-KEPT = (
-    "embed", "norm", "lm_head", "gate", "router", "conv", "wte", "wpe", "head", "eh_proj", "score", "classifier",
-    "visual", "vision", "patch", "pos_", "weights_proj", "bias", "lora", "x_proj", "dt_proj", "A_log",
-)  # fmt: skip
+#: names of layers that no configuration needs to leave out: they are no linear layers, or engines keep them as they are
+KEPT = frozenset((
+    "gate", "router", "lm_head", "head", "shared_head", "wte", "wpe", "eh_proj", "score", "classifier", "weights_proj",
+    "x_proj", "dt_proj", "rotary_emb",
+))  # fmt: skip
+#: the same by a part of a name
+KEPT_PARTS = ("embed", "norm", "conv", "visual", "vision", "patch", "lora", "audio")
 #: a tensor of so many elements of a narrow integer type may be codes; of a float type any may
 _MANY = 1024
 _NARROW = ("F8_", "F6_", "F4", "I8", "U8")
@@ -23,7 +32,7 @@ _NAMED = 3
 
 
 def module_findings(checkpoint: Checkpoint, passports: Sequence[Passport]) -> Iterator[Finding]:
-    """By headers and configuration alone. Of many modules with one thing wrong, one finding with their count."""
+    """By headers and configuration, and one tensor of zero points. Of many modules with one thing, one finding."""
     said = configuration(checkpoint)
     yield from method_findings(said)
     yield from _of_files(checkpoint, said)
@@ -33,9 +42,16 @@ def module_findings(checkpoint: Checkpoint, passports: Sequence[Passport]) -> It
         yield from _otherwise(passports)
         yield from _entries(checkpoint, said)
     yield from _strays(checkpoint, passports)
-    gptq = [passport.weight.name for passport in passports if passport.scheme.name.startswith("gptq")]
-    if gptq and "checkpoint_format" not in said.keys:
-        yield from _together("zeros version not said", [(name, "read as gptq: less 1") for name in gptq])
+    gptq = [passport for passport in passports if passport.scheme.name.startswith("gptq")]
+    if gptq and "checkpoint_format" not in said.keys and not _in_the_middle(gptq[0]):
+        yield from _together("zeros version not said", [(each.weight.name, "read as gptq: less 1") for each in gptq])
+
+
+def _in_the_middle(passport: Passport) -> bool:
+    """Whether zero points, read so, are what symmetric quantization has: then the version is what it is read as."""
+    if not (passport.asked and passport.asked.symmetric) or readable(passport):
+        return False
+    return set(np.unique(zero_points(passport))) == {float(1 << FORMATS[passport.element].bits - 1)}
 
 
 def _together(kind: str, each: Sequence[tuple[str, str]]) -> Iterator[Finding]:
@@ -70,10 +86,10 @@ def _words(asked: Asked) -> str:
 def _left_out(checkpoint: Checkpoint, said: Configuration, passports: Sequence[Passport]) -> Iterator[Finding]:
     hugging_face = {"architectures", "model_type"} & set(checkpoint.config)
     if not hugging_face or (said.method and not said.groups):
-        return  # files alone, or a configuration that says nothing of codes; or a method of which only the name is known
+        return  # files alone; or a method of which only the name is known
     found = []
     for passport in passports:
-        if passport.asked is None:
+        if passport.asked is None and not (passport.scheme.alone and not said.method):
             entry = said.ignored(passport.module)
             why = f"{said.where} leaves it out by {entry!r}" if entry is not None else "no target names it"
             why = why if said.method else "config.json has no quantization_config"
@@ -88,10 +104,15 @@ def _in_name_only(checkpoint: Checkpoint, said: Configuration, passports: Sequen
         module = tensor.name.removesuffix(".weight")
         if tensor.role != "model" or module == tensor.name or module in mine or len(tensor.shape) != 2:
             continue
-        plain = tensor.dtype in ("BF16", "F16", "F32") and not any(part in module for part in KEPT)
+        plain = tensor.dtype in ("BF16", "F16", "F32") and not _kept(module)
         if plain and (asked := said.of(module)) is not None and asked.element:
             found.append((tensor.name, f"{tensor.dtype}, and {said.where} has it as {asked.element}"))
     yield from _together("quantized in name only", found)
+
+
+def _kept(module: str) -> bool:
+    words = module.split(".")
+    return any(word in KEPT or any(part in word for part in KEPT_PARTS) for word in words)
 
 
 #: what formats of codes are called in configurations

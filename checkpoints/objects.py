@@ -181,4 +181,4 @@ def _refuse_lone(found: Any, path: Path, start: int) -> None:
 
 
 def _kind(found: Any) -> str:
-    return {list: "a list", str: "a text", bool: "true or false"}.get(type(found), "a number" if found else "null")
+    return {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(type(found), "a number")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import shutil
 import sys
+import tempfile
+import weakref
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from narrowgauge.checkpoints.dtypes import TORCH
@@ -23,13 +25,21 @@ from narrowgauge.devices.following import follow
 ZIP, PICKLES = b"PK\x03\x04", tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 
 
+class Scratch:
+    """A folder that goes with this object, or at the end of the process."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="narrowgauge-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 @dataclass
 class Loaded:
     """What files hold."""
 
     tensors: dict[str, Stored] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
-    temporary: Any = None  #: the folder of what was copied; it goes with this
+    temporary: Scratch | None = None  #: the folder of what was copied
 
 
 def begins_so(start: bytes) -> bool:
@@ -48,8 +58,8 @@ def load(paths: Sequence[Path], strict: bool = True) -> Loaded:
     records = [_records(path) for path in paths]
     if importlib.util.find_spec("torch") is None:
         raise Infrastructure("torch is not installed; its files are read by its own weights-only loader alone")
-    temporary = TemporaryDirectory(prefix="narrowgauge-")
-    out = Path(temporary.name) / "copied"
+    temporary = Scratch()
+    out = temporary.path / "copied"
     reports: list[dict[str, Any]] = []
     given = [
         f"{'map' if mappable(one) else 'copy'}:{path.absolute()}" for path, one in zip(paths, records, strict=True)

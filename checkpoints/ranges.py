@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import log2
+from math import inf, log2
 
-from narrowgauge.contracts.formats import format_named
+import numpy as np
+
+from narrowgauge.checkpoints.codes import top
+from narrowgauge.checkpoints.counted import Census
+from narrowgauge.checkpoints.histograms import codes_of
+from narrowgauge.checkpoints.passports import Passport
+from narrowgauge.contracts.formats import FORMATS, format_named
+from narrowgauge.reference.codec import values
 from narrowgauge.reference.kv.window import Window, window
 from narrowgauge.reference.landmarks import top_code
 from narrowgauge.reference.number_line import value_of
@@ -25,6 +32,7 @@ class Range:
     tensor: str
     amax: float
     least: float
+    bound: bool = False  #: of codes and scales apart: no weight is larger, and perhaps none is as small
 
     @property
     def layer(self) -> int | None:
@@ -39,7 +47,49 @@ class Range:
     @property
     def below(self) -> tuple[str, ...]:
         """Formats in which ``least`` becomes 0."""
-        return tuple(name for name in SHOWN if self.least <= held_by(name).flushed)
+        return () if self.bound else tuple(name for name in SHOWN if self.least <= held_by(name).flushed)
+
+
+def allowed(passport: Passport, censuses: Mapping[str, Census]) -> Range | None:
+    """Between what magnitudes codes and scales of a weight allow it to be; None where they were not counted."""
+    scale = _numbers(passport, "scale", censuses)
+    second = _numbers(passport, "second", censuses) if "second" in passport.tensors else (1.0, 1.0)
+    census = censuses.get(passport.weight.name)
+    if scale is None or second is None or census is None or passport.element not in FORMATS:
+        return None
+    # in the order in which values.combined computes: each rounding is monotone, so no weight comes out beyond the ends
+    least, amax = (
+        code * (one / passport.scheme.divisor) for code, one in zip(_codes(passport, census), scale, strict=True)
+    )
+    part = passport.scheme.part("second")
+    if part is not None and part.divides:
+        least, amax = least / second[1], amax / second[0]
+    else:
+        least, amax = least * second[0], amax * second[1]
+    return Range(passport.weight.name, amax, least, bound=True) if 0 < least <= amax < inf else None
+
+
+def _numbers(passport: Passport, role: str, censuses: Mapping[str, Census]) -> tuple[float, float] | None:
+    """The least and the largest scale that is neither 0 nor infinite."""
+    tensor, part = passport.tensors.get(role), passport.scheme.part(role)
+    census = None if tensor is None else censuses.get(tensor.name)
+    if census is None or part is None:
+        return None
+    if part.format == "float8_e8m0fnu" and census.codes is not None:
+        there = np.flatnonzero(census.codes[:-1])
+        return (2.0 ** (int(there[0]) - 127), 2.0 ** (int(there[-1]) - 127)) if there.size else None
+    return (float(census.least), float(census.amax)) if census.amax else None
+
+
+def _codes(passport: Passport, census: Census) -> tuple[float, float]:
+    """The least and the largest magnitude of a code that is there; of integers with zero points, that can be."""
+    fmt = FORMATS[passport.element]
+    if passport.scheme.zeros:  # one that is stored can be any code, and one more where it is stored less 1
+        return 1.0, float(fmt.code_count) if "zeros" in passport.tensors else top(passport)
+    counts = codes_of(passport, census)
+    magnitudes = np.abs(values(fmt))
+    there = (magnitudes > 0) & np.isfinite(magnitudes) & (True if counts is None else counts > 0)
+    return (float(magnitudes[there].min()), float(magnitudes[there].max())) if there.any() else (1.0, top(passport))
 
 
 def held_by(format_name: str) -> Window:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from narrowgauge.checkpoints.against import Compared
 from narrowgauge.checkpoints.asked import Asked
 from narrowgauge.checkpoints.bytes import Weighed
 from narrowgauge.checkpoints.configured import Configuration
@@ -16,7 +17,7 @@ from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.model import Checkpoint, Role, Stored
 from narrowgauge.checkpoints.online import OfWeight
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.ranges import Range
+from narrowgauge.checkpoints.ranges import Range, allowed
 from narrowgauge.contracts.formats import FORMATS
 
 #: the version of the schema; a field that is added changes nothing, one that goes or changes its meaning does
@@ -96,27 +97,46 @@ class Report:
     paths: dict[str, str] = field(default_factory=dict)  #: of a passport's module: how the target computes with it
     censuses: dict[str, Census] = field(default_factory=dict)  #: by tensor
     online: list[OfWeight] = field(default_factory=list)
+    compared: list[Compared] = field(default_factory=list)
     spared: list[str] = field(default_factory=list)  #: matrices that engines leave as they are, under a recipe
+
+    @property
+    def served(self) -> str:
+        """Engine, flag and target, as one question; "" where none was named."""
+        asked = self.asked
+        flag = f"--kv-cache-dtype {asked.kv_cache_dtype}" if asked.kv_cache_dtype else ""
+        return " ".join(filter(None, (asked.engine, flag, f"on {asked.target}" if asked.target else "")))
 
     @property
     def questions(self) -> list[str]:
         """What there is a verdict on: the checkpoint as it is, then what was asked, in that order."""
         asked = self.asked
-        engine = " ".join(filter(None, (asked.engine, f"on {asked.target}" if asked.target else "")))
         return [
-            AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([engine] if engine else []),
+            AS_IT_IS, *(f"to {d.name}" for d in asked.to), *([self.served] if self.served else []),
             *([f"against {asked.against}"] if asked.against else []), *([f"log {asked.log}"] if asked.log else []),
         ]  # fmt: skip
 
     @property
+    def taken(self) -> list[Passport]:
+        """The quantized weights of which a tensor was chosen."""
+        chosen = {tensor.name for tensor in self.chosen}
+        return [p for p in self.passports if any(tensor.name in chosen for tensor in p.tensors.values())]
+
+    @property
     def ranges(self) -> list[Range]:
-        """Of the model's tensors of floats that are no codes, and hold a number that is not 0."""
-        codes = {p.weight.name for p in self.passports}
-        return [
-            Range(t.name, float(c.amax), float(c.least))
-            for t in self.chosen
-            if t.role == "model" and t.name not in codes and (c := self.censuses.get(t.name)) and _is_wide(t) and c.amax
-        ]
+        """Of the model's tensors: of floats what is in them, of quantized weights what codes and scales allow."""
+        beside = {tensor.name for p in self.taken for tensor in p.tensors.values()}
+        weights = {p.weight.name: p for p in self.taken}
+        found = []
+        for tensor in self.chosen:
+            census = self.censuses.get(tensor.name)
+            if census is None or tensor.role != "model":
+                continue
+            if _is_wide(census) and census.amax and (tensor.name in weights or tensor.name not in beside):
+                found.append(Range(tensor.name, float(census.amax), float(census.least)))
+            elif tensor.name in weights and (one := allowed(weights[tensor.name], self.censuses)):
+                found.append(one)
+        return found
 
     @property
     def wrong(self) -> bool:
@@ -125,7 +145,7 @@ class Report:
     @property
     def answers(self) -> list[Answer]:
         """One for each question, in the order in which they were asked."""
-        return [_answer(about, [f for f in self.found if f.about == about and f.decides]) for about in self.questions]
+        return [_answer(about, [f for f in self.found if f.about == about]) for about in self.questions]
 
     def to_json(self) -> dict[str, Any]:
         c, w = self.checkpoint, self.weighed
@@ -148,9 +168,10 @@ class Report:
                 "parameters": w.parameters, "quantized": w.quantized, "bytes": w.size, "bytes_per_parameter": w.each,
                 "bytes_per_quantized": w.each_quantized, "decode_floor_s": w.floor(self.asked.bandwidth),
             },
-            "passports": [{**p.to_json(), "compute_path": self.paths.get(p.module, "")} for p in self.passports],
+            "passports": [{**p.to_json(), "compute_path": self.paths.get(p.module, "")} for p in self.taken],
             "tensors": [self._tensor(tensor) for tensor in self.chosen],
             "online": [one.to_json() for one in self.online], "left_as_they_are": self.spared,
+            "against": [one.to_json() for one in self.compared],
         }  # fmt: skip
 
     def _tensor(self, tensor: Stored) -> dict[str, Any]:
@@ -161,24 +182,39 @@ class Report:
         }  # fmt: skip
 
 
-def _is_wide(tensor: Stored) -> bool:
-    fmt = FORMATS.get(tensor.format)
+def _is_wide(census: Census) -> bool:
+    fmt = FORMATS.get(census.format)
     return fmt is not None and fmt.bits >= 16 and fmt.family == "ieee"
 
 
-def _answer(about: str, deciding: Sequence[Found]) -> Answer:
-    if not deciding:
-        return Answer(about, True, "nothing is wrong")
-    kinds: dict[str, set[str]] = {}
-    for found in deciding:
-        kinds.setdefault(found.finding.kind, set()).add(found.finding.tensor)
-    said = ", ".join(kind if tensors == {""} else f"{kind} ({len(tensors)})" for kind, tensors in kinds.items())
-    return Answer(about, False, said)
+def _answer(about: str, found: Sequence[Found]) -> Answer:
+    wrong = [f for f in found if f.decides]
+    doubts = [f for f in found if f.level == "doubt" and f.role == "model"]
+    said = _kinds(wrong) if wrong else "nothing is wrong"
+    if doubts:
+        said += f"; in doubt: {_kinds(doubts)}"
+    return Answer(about, not wrong, said)
+
+
+def _kinds(found: Sequence[Found]) -> str:
+    """Kinds of findings, each with the number of tensors that have it, and of elements where they are more."""
+    kinds: dict[str, list[Found]] = {}
+    for one in found:
+        kinds.setdefault(one.finding.kind, []).append(one)
+    return ", ".join(f"{kind}{_many(members)}" for kind, members in kinds.items())
+
+
+def _many(members: Sequence[Found]) -> str:
+    tensors = {one.finding.tensor for one in members} - {""}
+    count = sum(one.finding.count for one in members)
+    if not tensors:
+        return ""
+    return f" ({len(tensors):,}; {count:,} elements)" if count > len(tensors) else f" ({len(tensors):,})"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Findings of one kind that say the same of tensors whose names differ by numbers alone."""
+    """Findings of one kind and question, those of the most elements first."""
 
     kind: str
     about: str
@@ -195,18 +231,18 @@ class Group:
         return sum(found.finding.count for found in self.members)
 
 
-def grouped(found: Iterable[Found]) -> list[Group]:
-    """Findings, those that differ by layers and experts together: by level, then in the order in which they came.
-
-    Notes of one kind are all together, whatever their tensors are called.
-    """
-    groups: dict[tuple[str, ...], list[Found]] = {}
-    for one in found:
-        pattern = "" if one.level == "note" else pattern_of(one.finding.tensor)
-        key = (one.finding.kind, one.about, pattern, one.role)
-        groups.setdefault(key, []).append(one)
-    made = [Group(key[0], key[1], key[2], tuple(members)) for key, members in groups.items()]
-    return sorted(made, key=lambda g: (not g.first.decides, LEVELS.index(g.first.level)))
+def grouped(report: Report) -> list[Group]:
+    """Findings of one kind that answer one question together: by level, then by question, then as they came."""
+    kinds: dict[tuple[str, str, Role], list[Found]] = {}
+    for one in report.found:
+        kinds.setdefault((one.finding.kind, one.about, one.role), []).append(one)
+    groups = []
+    for (kind, about, _), members in kinds.items():
+        patterns = {pattern_of(one.finding.tensor) for one in members}
+        ranked = sorted(members, key=lambda one: -one.finding.count)
+        groups.append(Group(kind, about, patterns.pop() if len(patterns) == 1 else "", tuple(ranked)))
+    place = {about: n for n, about in enumerate(report.questions)}
+    return sorted(groups, key=lambda g: (not g.first.decides, LEVELS.index(g.first.level), place[g.about]))
 
 
 def pattern_of(name: str) -> str:

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite, prod
+from math import isfinite
 
 import numpy as np
 
-from narrowgauge.checkpoints.codes import top
+from narrowgauge.checkpoints.codes import PLAUSIBLE, top
 from narrowgauge.checkpoints.counting import PLACES, Counted, as_places, count_into, counted, where
 from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.orders import order_findings
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.values import numbers, raws, readable, zero_points
+from narrowgauge.checkpoints.reading import whole
+from narrowgauge.checkpoints.values import has_numbers, numbers, raws, readable
+from narrowgauge.checkpoints.zero_points import zero_points
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.codec import values
 
-#: magnitudes of weights beyond which a scale is implausible: from rounding dust of float16 to ten times the largest
-#: weight of any model that was looked at (facts: 497,160 is a running variance, weights stay below 100)
-PLAUSIBLE = (2.0**-24, 1000.0)
+#: formats of scales that are numbers, where the scheme expects another
+NUMBERS = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 
 
 def scale_findings(passport: Passport) -> Iterator[Finding]:
     """What the scales of one weight say by themselves. Raises ``BadInput`` where the file does not give them."""
     for role in ("scale", "second", "input", "second_input"):
         tensor, part = passport.tensors.get(role), passport.scheme.part(role)
-        if tensor is None or part is None or not (tensor.format or part.format):
+        if tensor is None or part is None:
             continue
-        if tensor.dtype not in part.dtypes and not tensor.format.startswith(("float", "bfloat")):
+        if tensor.dtype not in part.dtypes and tensor.format not in NUMBERS:
             continue
         found = counted(tensor, part.format)
         exponents = part.format == "float8_e8m0fnu" and not tensor.format.startswith(("float16", "bfloat16", "float32"))
@@ -38,6 +39,7 @@ def scale_findings(passport: Passport) -> Iterator[Finding]:
         if role == "scale":
             yield from _of_size(passport, tensor, found)
     yield from order_findings(passport)
+    yield from _of_shape(passport)
     if passport.scheme.zeros and "zeros" in passport.tensors and not readable(passport):
         yield from _of_zero_points(passport)
 
@@ -82,11 +84,13 @@ def _is(name: str, code: int, tensor: Stored) -> bool:
 
 
 def _of_zeros(passport: Passport, role: str, tensor: Stored, found: Counted) -> Iterator[Finding]:
-    lost = prod(passport.shape) if role != "scale" else _lost(passport)
     said = f"{found.zero:,} of {found.every:,} scales are 0"
+    lost = _lost(passport) if role == "scale" else 1
     if lost:
+        under = {"scale": f"{lost:,} weights under them are not 0", "second": "all weights under them become 0"}
+        said = f"{said}; {under.get(role, 'activations are divided by them')}"
         places = as_places(tensor, found.places.get("zero", []))
-        yield Finding("scale zero", f"{said}; {lost:,} weights under them are not 0", tensor.name, found.zero, places)
+        yield Finding("scale zero", said, tensor.name, found.zero, places)
     else:
         yield Finding("scale zero over zeros", said, tensor.name, found.zero)
 
@@ -133,11 +137,23 @@ def _of_size(passport: Passport, tensor: Stored, found: Counted) -> Iterator[Fin
 
 def _second(passport: Passport) -> tuple[float, bool]:
     tensor, part = passport.tensors.get("second"), passport.scheme.part("second")
-    if tensor is None or part is None or not tensor.format:
+    if tensor is None or part is None or not has_numbers(tensor):
         return 1.0, False
     every = numbers(tensor)
     good = every[np.isfinite(every) & (every > 0)]
     return (float(good.max()), part.divides) if good.size else (1.0, False)
+
+
+def _of_shape(passport: Passport) -> Iterator[Finding]:
+    """The logical shape, where a tensor says it. The last word of a row may hold fewer codes than it could."""
+    tensor = passport.tensors.get("shape")
+    if tensor is None or tensor.shape != (2,) or tensor.dtype not in ("I64", "I32"):
+        return
+    rows, columns = (int(size) for size in whole(tensor).view("<i8" if tensor.dtype == "I64" else "<i4"))
+    each = 32 // FORMATS[passport.element].bits
+    if rows != passport.shape[-2] or -(-columns // each) * each != passport.shape[-1]:
+        said = f"it says {[rows, columns]}; the codes make {list(passport.shape)}"
+        yield Finding("shape disagrees", said, tensor.name, 1)
 
 
 def _of_zero_points(passport: Passport) -> Iterator[Finding]:

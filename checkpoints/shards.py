@@ -7,7 +7,7 @@ from math import isfinite, prod
 
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.passports import Passport
-from narrowgauge.checkpoints.values import numbers
+from narrowgauge.checkpoints.values import has_numbers, numbers
 
 #: last components of the names of layers that engines hold as one
 FUSED = (
@@ -38,7 +38,7 @@ def _of_shards(shards: list[Passport]) -> Iterator[Finding]:
         ("scale", "shards requantized"),
     ):
         tensors = [shard.tensors[role] for shard in shards if role in shard.tensors]
-        if len(tensors) < 2 or any(prod(tensor.shape) != 1 or not tensor.format for tensor in tensors):
+        if len(tensors) < 2 or any(prod(tensor.shape) != 1 or not has_numbers(tensor) for tensor in tensors):
             continue
         if role == "scale" and any(shard.cutting is None or shard.cutting.cut != "tensor" for shard in shards):
             continue

@@ -32,7 +32,7 @@ def size_findings(checkpoint: Checkpoint, passports: Sequence[Passport], to_floa
     shapes = {name: tensor.shape for name, tensor in checkpoint.tensors.items() if tensor.role == "model"}
     mine = {tensor.name for passport in passports for tensor in passport.tensors.values()}
     shapes = {name: shape for name, shape in shapes.items() if name not in mine}
-    shapes |= {f"{passport.module}.weight": passport.shape for passport in passports}
+    shapes |= {f"{passport.module}.weight": passport.shape[-2:] for passport in passports}
     yield from _shapes(shapes, sizes)
     yield from _layers(shapes, sizes)
     yield from _head(shapes, sizes)
@@ -77,6 +77,9 @@ _SHAPES: Mapping[str, tuple[Callable[[Sizes], set[int]], Callable[[Sizes], set[i
     "mlp.gate_proj.weight": (_INNER, _HIDDEN),
     "mlp.up_proj.weight": (_INNER, _HIDDEN),
     "mlp.down_proj.weight": (_HIDDEN, _INNER),
+    # of experts in one tensor those that are quantized: plain ones are stored both ways round
+    "experts.gate_up_proj.weight": (lambda sizes: {2 * inner for inner in _INNER(sizes)}, _HIDDEN),
+    "experts.down_proj.weight": (_HIDDEN, _INNER),
 }
 #: keys of models whose heads are not all alike: their attention is not checked
 _OTHER_HEADS = ("kv_lora_rank", "q_lora_rank", "global_head_dim", "num_global_key_value_heads", "block_configs",
@@ -125,7 +128,7 @@ def _layers(shapes: Mapping[str, tuple[int, ...]], sizes: Sizes) -> Iterator[Fin
 def _head(shapes: Mapping[str, tuple[int, ...]], sizes: Sizes) -> Iterator[Finding]:
     tied = sizes.get("tie_word_embeddings")
     heads = [name for name in shapes if name.endswith("lm_head.weight")]
-    causal = any("ForCausalLM" in str(name) for name in sizes.get("architectures") or ())
+    causal = "ForCausalLM" in str(sizes.get("architectures"))
     if tied is False and causal and not heads and any(name.endswith("embed_tokens.weight") for name in shapes):
         yield Finding("head missing", "no tensor lm_head.weight")
     if tied is True and heads:

@@ -19,8 +19,10 @@ from narrowgauge.reference.landmarks import EXACT, smallest_normal, top_code
 Histogram = npt.NDArray[np.int64]
 #: bytes that are counted at once: places of their pairs, as 64-bit integers, stay in a core's cache
 _BLOCK = 1 << 16
+#: pairs that a count in the table of pairs can hold
+FULL = 1 << 32
 #: bytes whose first places are kept whatever the format: extremes of some flavour of it
-_ALWAYS = (0x00, 0x7F, 0x80, 0xFF)
+_ALWAYS = (0x00, 0x7F, 0x80, 0xFE, 0xFF)
 
 
 class CodeTally:
@@ -43,7 +45,7 @@ class CodeTally:
     def add(self, piece: npt.NDArray[np.uint8], first: int) -> None:
         """One piece: its bytes, and the place of its first element among all of the tensor."""
         even = piece[: piece.size // 2 * 2].view("<u2")
-        if self._waiting + even.size >= 1 << 32:
+        if self._waiting + even.size >= FULL:
             self._single, self._waiting = self._bytes(), 0
             self._pairs.fill(0)
         for start in range(0, even.size, self._places.size):

@@ -27,7 +27,9 @@ Mask = npt.NDArray[np.bool_]
 class FloatTally:
     """Counts what it is shown of a tensor. Pieces come in order, none longer than ``longest`` elements."""
 
-    def __init__(self, fmt: Format, into: Iterable[str], longest: int, exactness: bool = False) -> None:
+    def __init__(
+        self, fmt: Format, into: Iterable[str], longest: int, signs: bool = True, exactness: bool = False
+    ) -> None:
         self.fmt = fmt
         self.exactness = exactness
         self.counts: dict[str, Any] = dict.fromkeys(counted.TOTALS, 0)
@@ -37,33 +39,37 @@ class FloatTally:
         self._signed = np.dtype(f"<i{fmt.storage.itemsize}")
         self._zero, self._unsigned = (np.array(code, self._signed) for code in (0, fmt.sign_bit - 1))
         self._into = [_Into(landing(fmt, destination(to)), self._signed) for to in into if to != fmt.name]
-        self._masks = Masks(1 + len(self._into), longest)
+        self._magnitudes = np.empty(longest, self._signed)
+        self._signs, self._others = Masks(1, longest) if signs else None, 0  # the latter: of zeros and NaN
+        self._subnormal = Masks(len(self._into), longest)
 
     def add(self, piece: npt.NDArray[np.uint8], first: int) -> None:
-        """One piece: its bytes, which are overwritten, and the place of its first element among all of the tensor."""
-        magnitudes = piece.view(self._signed)
-        negative, *subnormal = self._masks.of(magnitudes.size)
-        np.less(magnitudes, self._zero, negative)
-        np.bitwise_and(magnitudes, self._unsigned, magnitudes)
-        run = Run(magnitudes, negative, first, int(magnitudes.max()), int(magnitudes.min()))
+        """One piece: its bytes, and the place of its first element among all of the tensor."""
+        codes = piece.view(self._signed)
+        magnitudes = self._magnitudes[: codes.size]
+        np.bitwise_and(codes, self._unsigned, magnitudes)
+        run = Run(codes, magnitudes, first, int(magnitudes.max()), int(magnitudes.min()))
+        if self._signs:
+            np.less(codes, self._zero, self._signs.of(codes.size)[0])
+            self._signs.count(codes.size)
         if run.least == 0:
             self._zeros(run)
         if run.most >= special_code(self.fmt):
             self._special(run)
         self.most, self.least = max(self.most, run.most), min(self.least, run.least)
-        for there, mask in zip(self._into, subnormal, strict=True):
+        for there, mask in zip(self._into, self._subnormal.of(codes.size), strict=True):
             self._lands(there, run, mask)
-        self.counts["elements"] += magnitudes.size
-        self._masks.count(magnitudes.size)
+        self._subnormal.count(codes.size)
+        self.counts["elements"] += codes.size
 
     def _zeros(self, run: Run) -> None:
         """Count zeros, and find the least magnitude that is none."""
         zero = run.magnitudes == 0
         run.zeros = counted.number(zero)
-        negative = counted.number(zero & run.negative)
+        negative = counted.number(zero & (run.codes < 0))
         self.counts["zeros"] += run.zeros
         self.counts["negative_zeros"] += negative
-        self.counts["negative"] -= negative
+        self._others += negative
         above = (run.magnitudes - 1).view(self.fmt.storage)  # zero becomes the largest of all
         run.least = min(int(above.min()) + 1, special_code(self.fmt))
 
@@ -73,12 +79,12 @@ class FloatTally:
         nan, infinite = run.magnitudes > infinity, run.magnitudes == infinity
         for name, kind, mask in (
             ("nan", counted.NAN, nan),
-            ("plus_infinite", counted.PLUS_INFINITE, infinite & ~run.negative),
-            ("minus_infinite", counted.MINUS_INFINITE, infinite & run.negative),
+            ("plus_infinite", counted.PLUS_INFINITE, infinite & ~(run.codes < 0)),
+            ("minus_infinite", counted.MINUS_INFINITE, infinite & (run.codes < 0)),
         ):
             self.counts[name] += counted.number(mask)
             self._see(kind, run, mask)
-        self.counts["negative"] -= counted.number(nan & run.negative)
+        self._others += counted.number(nan & (run.codes < 0))
         run.most = int(run.magnitudes.max(initial=0, where=run.magnitudes < infinity))
 
     def _lands(self, into: _Into, run: Run, subnormal: Mask) -> None:
@@ -114,7 +120,7 @@ class FloatTally:
         if run.most >= there.beyond:
             total += counted.number((magnitudes >= there.beyond) & (magnitudes < special_code(self.fmt)))
         if run.least < there.whole:
-            small = magnitudes[(magnitudes > 0) & (magnitudes < min(there.whole, there.beyond))]
+            small = magnitudes[(magnitudes > 0) & (magnitudes < there.whole)]
             total += counted.number(changes(decode(small.view(self.fmt.storage), self.fmt), there.to))
         return total
 
@@ -124,29 +130,30 @@ class FloatTally:
             return
         found = np.flatnonzero(mask)[:FIRST]
         codes = run.magnitudes[found].view(self.fmt.storage)
-        codes[run.negative[found]] |= self.fmt.storage.type(self.fmt.sign_bit)
+        codes[run.codes[found] < 0] |= self.fmt.storage.type(self.fmt.sign_bit)
         new = tuple(zip((found + run.first).tolist(), codes.tolist(), strict=True))
         if new:
             self.seen = counted.merged(self.seen, {kind: new})
 
     def result(self, shape: tuple[int, ...]) -> Census:
         """What has been counted. To be asked for once."""
-        negative, *subnormal = self._masks.totals()
-        self.counts["negative"] += negative
+        negative = None if self._signs is None else self._signs.totals()[0] - self._others
         into = {
             there.landing.to.name: there.result(small, self.exactness)
-            for there, small in zip(self._into, subnormal, strict=True)
+            for there, small in zip(self._into, self._subnormal.totals(), strict=True)
         }
         most, least = decode(np.array([self.most, self.least], self.fmt.storage), self.fmt).tolist()
-        return Census(self.fmt.name, shape, **self.counts, amax=most, least=least, into=into, seen=self.seen)
+        return Census(
+            self.fmt.name, shape, **self.counts, negative=negative, amax=most, least=least, into=into, seen=self.seen
+        )
 
 
 @dataclass
 class Run:
     """A piece as the steps of a census see it."""
 
-    magnitudes: Codes  #: codes without their signs, as signed integers
-    negative: Mask  #: the signs
+    codes: Codes  #: as signed integers: those of negative numbers are below zero
+    magnitudes: Codes  #: codes without their signs
     first: int  #: the place of the first element among all of the tensor
     most: int  #: the largest magnitude, later the largest that is finite
     least: int  #: the smallest magnitude, later the smallest that is not zero

@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.checkpoints.blocks import BLOCKS
+from narrowgauge.checkpoints.fitting import zeros_shape
 from narrowgauge.checkpoints.matrices import Matrices, matrices
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.source import Source
+from narrowgauge.checkpoints.zero_points import packed_zeros
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS
@@ -59,7 +61,9 @@ def readable(passport: Passport) -> str:
     if passport.scheme.unread:
         return passport.scheme.unread
     if passport.scheme.block_size:
-        return ""
+        size = passport.count // passport.scheme.block_size * passport.scheme.block_bytes
+        whole_blocks = passport.shape[-1] % passport.scheme.block_size == 0 and size == passport.weight.size
+        return "" if whole_blocks else f"its rows are no whole blocks of {passport.scheme.block_size}"
     missing = [part.role for part in passport.scheme.parts if part.needed and part.role not in passport.tensors]
     if missing:
         return f"no {missing[0]}"
@@ -69,6 +73,11 @@ def readable(passport: Passport) -> str:
         tensor = passport.tensors.get(part.role)
         if tensor is not None and tensor.dtype not in part.dtypes and part.role not in ("input", "second_input"):
             return f"its {part.role} is {tensor.dtype}"
+    zeros = passport.tensors.get("zeros")
+    if zeros is not None and passport.scheme.zeros:
+        grid = passport.cutting.grid(*passport.shape[-2:])
+        if zeros.shape != zeros_shape(grid, passport.scheme) or len(passport.shape) > 2:
+            return f"its zero points have the shape {list(zeros.shape)}"
     lead = prod(passport.shape[:-2])
     second = passport.tensors.get("second")
     if second is not None and prod(second.shape) not in (1, lead):
@@ -81,7 +90,7 @@ def rows(passport: Passport, size: int = PIECE) -> Iterator[Rows]:
 
     Raises ``BadInput`` for one of which ``readable`` gives a reason, and where the file does not give its bytes.
     """
-    if passport.scheme.block_size and not passport.scheme.unread:
+    if passport.scheme.block_size and not readable(passport):
         yield from _of_blocks(passport, size)
         return
     for raw in raws(passport, size):
@@ -105,10 +114,6 @@ def _steps(n: int, columns: int, size: int, each: int) -> Iterator[tuple[int, in
 def _of_blocks(passport: Passport, size: int) -> Iterator[Rows]:
     scheme, tensor = passport.scheme, passport.weight
     *lead, n, columns = passport.shape
-    if columns % scheme.block_size:
-        raise BadInput(
-            f"{tensor.path}: tensor {tensor.name!r}: rows of {columns} are no whole blocks of {scheme.block_size}"
-        )
     with Source(tensor.path) as source:
         found = Matrices(tensor, source, prod(lead), n)
         for which in range(prod(lead)):
@@ -118,24 +123,29 @@ def _of_blocks(passport: Passport, size: int) -> Iterator[Rows]:
                     yield Rows(which, first, BLOCKS[scheme.name](bytes_).reshape(count, columns))
 
 
-def raws(passport: Passport, size: int = PIECE) -> Iterator[Raw]:
-    """Codes and scales of a weight whose codes stand in a tensor of their own. Raises as ``rows`` does."""
+def raws(passport: Passport, size: int = PIECE, some: int = 0) -> Iterator[Raw]:
+    """Codes and scales of a weight whose codes stand in a tensor of their own. Raises as ``rows`` does.
+
+    ``some``: so many pieces at most, evenly spaced.
+    """
     if reason := readable(passport):
         raise BadInput(f"{passport.weight.path}: the values of {passport.weight.name!r} are not read: {reason}")
     *lead, n, columns = passport.shape
     with ExitStack() as stack:
         beside = _Beside(passport, stack)
         codes = _Codes(passport, stack)
-        for which in range(prod(lead)):
-            for first, count in _steps(n, columns, size, codes.each):
-                found = codes.rows(which, first, count)
-                element = FORMATS[passport.element]
-                decoded = decode_values(Coded(element.name, found.astype(element.storage, copy=False)))
-                scale = beside.spread("scale", which, first, count)
-                yield Raw(
-                    which, first, found, decoded, scale / passport.scheme.divisor,
-                    beside.zeros(which, first, count), beside.second(which), beside.divides, beside.order,
-                )  # fmt: skip
+        every = [(which, *step) for which in range(prod(lead)) for step in _steps(n, columns, size, codes.each)]
+        if some and len(every) > some:
+            every = [every[number * len(every) // some] for number in range(some)]
+        for which, first, count in every:
+            found = codes.rows(which, first, count)
+            element = FORMATS[passport.element]
+            decoded = decode_values(Coded(element.name, found.astype(element.storage, copy=False)))
+            scale = beside.spread("scale", which, first, count)
+            yield Raw(
+                which, first, found, decoded, scale / passport.scheme.divisor,
+                beside.zeros(which, first, count), beside.second(which), beside.divides, beside.order,
+            )  # fmt: skip
 
 
 @dataclass
@@ -151,7 +161,7 @@ class _Codes:
         self.layout = layout_named(scheme.packing) if scheme.packing else None
         self.count = self.layout.word_bytes * 8 // self.layout.bits if self.layout else 1
         source = self.stack.enter_context(Source(tensor.path))
-        self.found = matrices(tensor, source, lead, tensor.shape[lead])
+        self.found = matrices(tensor, source, lead)
         #: rows of a piece that start on a whole word
         along = scheme.packed == "rows" if not scheme.transposed else scheme.packed == "columns"
         self.each = self.count if along else 1
@@ -159,6 +169,9 @@ class _Codes:
     def rows(self, which: int, first: int, count: int) -> Array:
         """Codes [count, K] of rows of the weight."""
         scheme, columns = self.passport.scheme, self.passport.shape[-1]
+        if scheme.transposed and self.layout is None:
+            element = FORMATS[self.passport.element].storage
+            return self.found.strip(which, first * element.itemsize, count * element.itemsize).view(element).T
         if scheme.transposed:
             width = self.found.width // self.passport.shape[-2] if scheme.packed == "rows" else 0
             start, size = (
@@ -239,33 +252,15 @@ class _Beside:
         *lead, n, columns = self.passport.shape
         down, across = cutting.grid(n, columns)
         if role == "zeros" and scheme.zeros:
-            return _zeros(tensor, scheme.zeros, scheme.transposed, down, across)
+            return packed_zeros(tensor, scheme.zeros, scheme.transposed, down, across)
         part = scheme.part(role)
         coded = part_numbers(tensor, part.format if part else "", prod(lead), which, down * across)
         return coded.reshape(across, down).T if scheme.transposed else coded.reshape(down, across)
 
 
-def zero_points(passport: Passport) -> Values:
-    """The zero points of a weight whose scheme stores them packed, [rows, groups]. Raises ``BadInput`` as ``rows``."""
-    *lead, n, columns = passport.shape
-    tensor, scheme, cutting = passport.tensors["zeros"], passport.scheme, passport.cutting
-    if lead or cutting is None or not scheme.zeros or tensor.dtype != "I32":
-        raise BadInput(f"{tensor.path}: tensor {tensor.name!r}: packed zero points of one matrix were expected")
-    return _zeros(tensor, scheme.zeros, scheme.transposed, *cutting.grid(n, columns))
-
-
-def _zeros(tensor: Stored, convention: str, transposed: bool, down: int, across: int) -> Values:
-    """Packed zero points as numbers: what is stored less what the convention adds."""
-    bits = zero_points_named(convention).bits
-    if transposed:
-        layout = layout_named(f"awq_{bits}bit" if convention.startswith("awq") else f"gptq_zeros_{bits}bit")
-        codes = unpack(whole(tensor).view("<i4"), layout, across, down).codes.T
-    else:
-        layout = layout_named(f"compressed_tensors_zeros_{bits}bit")
-        codes = unpack(whole(tensor).view("<i4"), layout, down, across).codes
-    # codes of compressed-tensors are stored by half the range higher, as its zero points are: they are subtracted alike
-    offset = zero_points_named(convention).offset if convention.startswith("gptq") else 0
-    return codes.astype(np.float64) - offset
+def has_numbers(tensor: Stored) -> bool:
+    """Whether ``numbers`` reads such a tensor without being told its format."""
+    return tensor.format in FORMATS and FORMATS[tensor.format].bits % 8 == 0
 
 
 def numbers(tensor: Stored, form: str = "") -> Values:
@@ -276,7 +271,7 @@ def numbers(tensor: Stored, form: str = "") -> Values:
 def part_numbers(tensor: Stored, form: str, lead: int, which: int, count: int) -> Values:
     """``count`` numbers of a tensor: those of matrix ``which`` of ``lead``, or all where it has not one for each."""
     known = form if tensor.dtype in ("U8", "I8") and form else tensor.format
-    if known not in FORMATS:
+    if known not in FORMATS or FORMATS[known].bits % 8:
         raise BadInput(f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype}; expected numbers")
     fmt = FORMATS[known]
     each = prod(tensor.shape) == count * lead

@@ -58,8 +58,7 @@ def records_of(source: Source) -> list[Record]:
         return sorted((_record(source, entry) for entry in entries), key=lambda record: record.start)
     except BadInput:
         raise
-    # zipfile meets damage with whatever Python says where it is met
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError, IndexError, NotImplementedError, struct.error) as error:
+    except Exception as error:  # zipfile meets damage with whatever Python says where it is met
         raise refused(source.path, source.size, f"a zip file whose directory cannot be read: {error}") from None
 
 

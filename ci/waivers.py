@@ -36,13 +36,15 @@ class Waiver:
 
     def covers(self, test: str, kernel: str, target: str, versions: Mapping[str, str]) -> bool:
         """Whether this waiver is about that test, with the versions of this machine."""
-        in_range = all(_within(versions.get(name, ""), specifier) for name, specifier in self.versions.items())
-        return in_range and self.names(test, kernel, target)
+        return self.names(test, kernel, target) and all(
+            _within(versions.get(name, ""), specifier) for name, specifier in self.versions.items()
+        )
 
     def names(self, test: str, kernel: str, target: str) -> bool:
         """Whether this waiver is about that test, whatever is installed. Brackets of an id stand for themselves."""
-        pattern = self.test.replace("[", "[[]")
-        return self.kernel == kernel and self.target == target and fnmatch.fnmatchcase(test, pattern)
+        if self.kernel != kernel or self.target != target:
+            return False
+        return fnmatch.fnmatchcase(test, self.test.replace("[", "[[]"))
 
     def expired(self, today: datetime.date) -> bool:
         return today > self.expires

@@ -10,8 +10,9 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -138,14 +139,25 @@ def distribution_of(module: ModuleType) -> dict[str, str]:
     path = Path(module.__file__ or "").absolute()
     known = {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     package = module.__name__.partition(".")[0]
-    names = importlib.metadata.packages_distributions().get(package, [])
+    names = _distributions().get(package, [])
     if names:
         known |= _library(names[0])
-    commit = _git(path.parent, "rev-parse", "HEAD")
+    commit = _commit(path.parent)
     if commit:
         changed = _git(path.parent, "status", "--porcelain", "--", path.name)
         known["git"] = commit + ("+changed" if changed else "")
     return known
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """The installed distributions of each package: once, since the lists of all their files are read for it."""
+    return importlib.metadata.packages_distributions()
+
+
+@cache
+def _commit(folder: Path) -> str:
+    return _git(folder, "rev-parse", "HEAD")
 
 
 def _git(folder: Path, *arguments: str) -> str:

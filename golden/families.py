@@ -89,7 +89,7 @@ class Family:
 
 def families() -> Iterator[Family]:
     """Every family: each distinct cast policy of each format, under its first name; the chosen recipes; each small
-    format; the chosen caches; every conversion.
+    format; the chosen caches; the chosen conversions.
 
     What rounding by random bits does depends on the format alone: of its policies the first stands for all.
     """

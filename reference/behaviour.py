@@ -146,10 +146,16 @@ def converting_of(claim: Claim) -> Converting:
     return Converting(conversion, claim.source, claim.format, _quantizer_of(conversion, claim))
 
 
+#: which operand of a step says to what format numbers are rounded
+_THROUGH = {"values": 1, "shifted": 0}
+
+
 def _quantizer_of(conversion: Conversion, claim: Claim) -> Behaviour | None:
     """What makes codes of a conversion's numbers, in the format in which they come to it; None where no step does."""
-    through = next((str(operands[1]) for name, *operands in conversion.steps if name == "values"), claim.source)
+    through = claim.source
     for name, *operands in conversion.steps:
+        if name in _THROUGH:
+            through = str(operands[_THROUGH[str(name)]])
         if name == "quantized":
             return behaviour_of(Claim(Quantize(quantizer_named(str(operands[0]))), through, claim.format))
         if name == "as_codes":

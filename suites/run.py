@@ -87,8 +87,9 @@ class Run:
         """Raise ``BadInput`` for anything that the options ask for and that cannot be."""
         if not 0 < self.timeout < float("inf"):
             raise BadInput(f"--kernel-timeout {self.timeout:g}; expected a positive number of seconds")
-        self.devices, self.waivers, self.kernels  # noqa: B018  (each is computed, and checked, when asked for)
+        self.devices, self.waivers  # noqa: B018  (each is computed, and checked, when asked for)
         load_manifest(self.golden)
+        self.kernels  # noqa: B018  (the last, since it takes seconds)
 
     @cached_property
     def waivers(self) -> list[waivers.Waiver]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from narrowgauge.checkpoints.findings import Kind
+from narrowgauge.checkpoints.kinds.against import AGAINST
 from narrowgauge.checkpoints.kinds.config import CONFIG
 from narrowgauge.checkpoints.kinds.engines import ENGINES
 from narrowgauge.checkpoints.kinds.files import FILES
@@ -17,6 +18,7 @@ GROUPS: Mapping[str, Mapping[str, Kind]] = {
     "values": VALUES,
     "scales": SCALES,
     "config": CONFIG,
+    "against": AGAINST,
     "engines": ENGINES,
     "online": ONLINE,
 }

@@ -30,6 +30,11 @@ SCALES: dict[str, Kind] = {
         "Many codes are the largest of their format: the scale is too small and the weights are clipped.",
         "Look for a scale that is inverted, halved, or of another shard.",
     ),
+    "order missing": Kind(
+        "wrong",
+        "The configuration says that columns were quantized in another order, and no g_idx says in which.",
+        "Take g_idx from the export, or set desc_act false where the order is that of the columns.",
+    ),
     "order out of range": Kind(
         "wrong", "g_idx names a group that has no scale.", "Take g_idx and scales from the same run of the quantizer."
     ),

@@ -25,6 +25,19 @@ SCHEMES = (
         source="vLLM modelopt.py ModelOptNvFp4LinearMethod; weight_scale_2 = amax / (6 * 448)",
     ),
     _four(
+        name="nvfp4_experts", says="NVFP4 experts in one tensor, turned",
+        weights=("",), stored=("U8",), transposed=True, packed="rows", complete=True,
+        parts=(
+            Part("scale", ("_weight_scale",), ("F8_E4M3",), "float8_e4m3fn"),
+            Part("second", ("_weight_scale_2",), ("F32",)),
+            Part("input", ("_input_scale",), ("F32",), needed=False),
+        ),
+        cuts=("group",), group=16,
+        by="ModelOpt, Llama 4",
+        source="vLLM models/llama4.py:655-682: weights and scales are turned while they are loaded",
+        unread="along which axis two codes share a byte was not checked against a file",
+    ),
+    _four(
         name="nvfp4_packed", says="NVFP4, the tensor's scale divides",
         weights=(".weight_packed",), stored=("U8",),
         parts=(
@@ -62,7 +75,7 @@ SCHEMES = (
     ),
     _four(
         name="mxfp4_blocks", says="MXFP4 in blocks of 16 bytes",
-        weights=("_blocks", ".blocks"), stored=("U8",), merged=1,
+        weights=("_blocks", ".blocks"), stored=("U8",), merged=1, alone=True,
         parts=(Part("scale", ("_scales", ".scales"), ("U8",), "float8_e8m0fnu"),),
         cuts=("group",), group=32,
         by="gpt-oss, as Hugging Face and as OpenAI name it",

@@ -53,9 +53,13 @@ class Scheme:
     merged: int = 0  #: so many last axes of the tensor are the columns, besides the last
     zeros: str = ""  #: a name of ZERO_POINTS: what is stored for a zero point, or the constant; "" for none at all
     when: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: keys of the configuration that tell it from its like
+    complete: bool = False  #: it is taken only where nothing that it needs is missing: its name says little
+    alone: bool = False  #: who reads it needs no configuration: the names say it
+    vectors: bool = False  #: vectors are stored so too, as one row
     divisor: float = 1.0  #: the scale is divided by it
     only_when: bool = False  #: it is taken only where the configuration has all of these keys
     block_bytes: int = 0  #: of GGUF: bytes of a block
+    halves: tuple[int, ...] = ()  #: of GGUF: where in a block float16 stand
     block_size: int = 0  #: of GGUF: elements of a block
     unread: str = ""  #: why its values are not read; "" where they are
 

@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from narrowgauge.command import (
-    audit,
-    bench,
-    cast,
-    devices,
-    diff,
-    explain,
-    golden,
-    identify,
-    inputs,
-    judge,
-    kv,
-    lint,
-    sqnr,
-    sweep,
-    test,
-)
 from narrowgauge.contracts.errors import Infrastructure, NarrowgaugeError
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.version import __version__
@@ -68,7 +52,11 @@ has --json.
 """
 #: -1e-3, -0x1.8p3, -nan and -inf, of which argparse by itself knows only the plain decimals
 NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
-SUBCOMMANDS = (devices, test, inputs, judge, identify, sweep, cast, diff, sqnr, kv, audit, lint, explain, golden, bench)
+#: each is a module of this package
+SUBCOMMANDS = (
+    "devices", "test", "inputs", "judge", "identify", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
+    "explain", "golden", "bench",
+)  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
@@ -90,9 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"narrowgauge {__version__}")
     subparsers = parser.add_subparsers(title="subcommands", metavar="COMMAND", required=True)
-    for module in SUBCOMMANDS:
-        module.register(subparsers)
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # One that is named is loaded alone: all of them take longer to import than most take to run.
+    for name in given[:1] if given[:1] and given[0] in SUBCOMMANDS else SUBCOMMANDS:
+        importlib.import_module(f"{__name__}.{name}").register(subparsers)
     program: list[str] = []
     chosen = subparsers.choices.get(given[0]) if given else None
     if chosen is not None and chosen.get_default("takes_program"):

@@ -113,16 +113,18 @@ def asked_of(arguments: argparse.Namespace) -> Asked:
 def _work(asked: Asked) -> Report:
     """The report; on a terminal, findings as they come above a bar of progress."""
     console = Console(stderr=True)
+    report: Report | None = None
     with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
         tasks: dict[str, TaskID] = {}
         for event in audit(asked):
             if isinstance(event, Report):
-                return event
-            if isinstance(event, Found) and console.is_terminal and event.level != "note":
+                report = event
+            elif isinstance(event, Found) and console.is_terminal and event.level != "note":
                 bar.console.print(said_now(event), soft_wrap=True)
             elif isinstance(event, Progress):
                 _advance(bar, tasks, event)
-    raise AssertionError("an audit ends with its report")
+    assert report is not None, "an audit ends with its report"
+    return report
 
 
 def _advance(bar: Bar, tasks: dict[str, TaskID], event: Progress) -> None:

@@ -16,6 +16,7 @@ from narrowgauge.checkpoints.report import Group, Report, grouped
 from narrowgauge.command import audit_pictures
 from narrowgauge.command.audit_words import (
     about,
+    compared_cells,
     online_cells,
     passport_groups,
     places,
@@ -71,7 +72,7 @@ def page(report: Report) -> str:
     made = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=False
     ).get_template(PAGE)
-    said, groups = list(about(report)), [_group(group) for group in grouped(report.found)]
+    said, groups = list(about(report)), [_group(group) for group in grouped(report)]
     answers = {answer.about for answer in report.answers}
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     return made.render(
@@ -130,6 +131,15 @@ def _tables(report: Report) -> Iterator[dict[str, Any]]:
                 [_name(cells[0]), _text(cells[1]), *(_number(n, c) for n, c in zip(numbers, cells[2:], strict=True))]
             )
         yield _table("online", "Weights under a recipe", heads, rows, len(ranked))
+    if report.compared:
+        ranked_by = sorted(report.compared, key=lambda one: one.sqnr - one.expected)
+        heads = ["weight", "SQNR", "usual", "cosine", "largest error"]
+        numbers_of = [(c.sqnr, c.expected, c.cosine, c.most) for c in ranked_by[:ROWS]]
+        rows = [
+            [_name(cells[0]), *(_number(n, text) for n, text in zip(numbers, cells[1:], strict=True))]
+            for numbers, cells in zip(numbers_of, map(compared_cells, ranked_by[:ROWS]), strict=True)
+        ]
+        yield _table("against", "Against the original", heads, rows, len(ranked_by))
 
 
 def _table(name: str, title: str, heads: list[str], rows: list[list[dict[str, Any]]], count: int) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def ranges(report: Report) -> dict[str, Any] | None:
             for n, layer in enumerate(layers) if n % every == 0
         ],
         "windows": [_window(n, name, y, name in asked) for n, name in enumerate(SHOWN)],
-        "marks": marks, "labels": _labels(marks), "caption": _caption(asked),
+        "marks": marks, "labels": _labels(marks), "caption": _caption(asked, any(one.bound for one in found.values())),
     }  # fmt: skip
 
 
@@ -72,7 +72,8 @@ def _by_layer(found: Iterable[Range]) -> dict[tuple[int | None, str], Range]:
             same[key] = one
         else:
             largest = one.tensor if one.amax > other.amax else other.tensor
-            same[key] = Range(largest, max(one.amax, other.amax), min(one.least, other.least))
+            ends_of = (max(one.amax, other.amax), min(one.least, other.least))
+            same[key] = Range(largest, *ends_of, one.bound or other.bound)
     return same
 
 
@@ -141,19 +142,20 @@ def _labels(marks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return labels
 
 
-def _caption(asked: Sequence[str]) -> str:
+def _caption(asked: Sequence[str], bounds: bool) -> str:
     what = (
         "Each bar is a tensor, from its least magnitude that is not 0 to its largest; experts of a layer are one bar."
     )
+    allowed = " Of quantized weights it is what their codes and scales allow." if bounds else ""
     held = "At the right, what each format holds without a scale; the line of its ends goes across."
     against = f" Red reaches beyond {' or '.join(asked)}; amber has numbers that become 0 there." if asked else ""
-    return f"{what} {held}{against}"
+    return f"{what}{allowed} {held}{against}"
 
 
 def histograms(report: Report) -> list[dict[str, Any]]:
     """How often each code occurs, of quantized tensors whose names differ by numbers alone."""
-    pattern = {p.module: pattern_of(p.module) for p in report.passports}
-    found = by_pattern(report.passports, report.censuses, pattern)
+    pattern = {p.module: pattern_of(p.module) for p in report.taken}
+    found = by_pattern(report.taken, report.censuses, pattern)
     return [_histogram(name, one) for (name, _), one in list(found.items())[:HISTOGRAMS]]
 
 

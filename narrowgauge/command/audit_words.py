@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from narrowgauge.checkpoints.against import Compared
+from narrowgauge.checkpoints.model import Role
 from narrowgauge.checkpoints.online import OfWeight
-from narrowgauge.checkpoints.report import AS_IT_IS, LEVELS, Found, Group, Report, grouped, pattern_of
+from narrowgauge.checkpoints.report import LEVELS, Found, Group, Report, grouped, pattern_of
 from narrowgauge.plugin.screen import Grid, Line, facts
 
 STYLE = {"wrong": "bold red", "doubt": "yellow", "note": "dim"}
 #: places of an element that stand in a line, entries of a list, and letters of a name's worth of them
-PLACES, NAMED = 3, 6
+PLACES, NAMED = 3, 2
 #: columns from which what is said of a finding stands beside it: below it, sentences are read more easily
 BESIDE = 240
 
@@ -32,17 +34,19 @@ def said_now(found: Found) -> Text:
 
 def report_texts(report: Report, top: int, width: int) -> list[Text]:
     """The whole report, the verdict first."""
-    groups = grouped(report.found)
+    groups = grouped(report)
     head = facts(((name, plain(said)) for name, said in about(report)), width, indent=0)
     texts = [*head]
     for level in LEVELS:
         mine = [g for g in groups if g.first.level == level]
         if mine:
             texts += [Text(), *_findings(level, mine, top, width)]
-    if report.passports:
+    if report.taken:
         texts += [Text(), *_passports(report, top, width)]
     if report.online:
         texts += [Text(), *_online(report.online, top, width)]
+    if report.compared:
+        texts += [Text(), *_compared(report.compared, top, width)]
     return texts
 
 
@@ -72,20 +76,22 @@ def about(report: Report) -> Iterator[tuple[str, str]]:
                 f"{report.asked.bandwidth:g} TB/s"
             ),
         )
+    for path, count in Counter(report.paths[p.module] for p in report.taken if p.module in report.paths).items():
+        yield "compute path", f"{count:,} quantized tensors: {path}"
     yield from not_read(report)
 
 
 def verdict(report: Report) -> str:
-    """One line: whether it survives what was asked."""
-    asked = [answer for answer in report.answers if answer.about != AS_IT_IS]
-    lost = [answer.about for answer in report.answers if not answer.survives]
-    unread = "; numbers were not read" if report.asked.headers_only else ""
-    if not lost:
-        on = f"survives: {', '.join(a.about for a in asked)}" if asked else "nothing is wrong with it as it is"
-        return f"{on}{unread}"
-    if lost == [AS_IT_IS]:
-        return f"something is wrong with it as it is{unread}"
-    return f"does not survive: {', '.join(lost)}{unread}"
+    """One line: whether it survives what was asked, and whether something is wrong with it without that."""
+    moved = [a for a in report.answers if a.about.startswith("to ") or a.about == report.served]
+    said = []
+    if lost := [a.about for a in moved if not a.survives]:
+        said.append(f"does not survive: {', '.join(lost)}")
+    if wrong := [a.about for a in report.answers if a not in moved and not a.survives]:
+        said.append(f"something is wrong: {', '.join(wrong)}")
+    if not said:
+        said.append(f"survives: {', '.join(a.about for a in moved)}" if moved else "nothing is wrong")
+    return "; ".join(said + (["numbers were not read"] if report.asked.headers_only else []))
 
 
 def not_read(report: Report) -> Iterator[tuple[str, str]]:
@@ -97,7 +103,7 @@ def not_read(report: Report) -> Iterator[tuple[str, str]]:
         yield "not looked at", f"{every - len(report.chosen):,} of {every:,} tensors, by --only {report.asked.only}"
     if report.spared and report.online:
         yield "left as they are", f"{listed(report.spared)}: engines quantize linear layers"
-    strange = Counter(p.scheme.unread for p in report.passports if p.scheme.unread)
+    strange = Counter(p.scheme.unread for p in report.taken if p.scheme.unread)
     for why, count in strange.items():
         yield "not understood", f"{count:,} quantized tensors: {why}"
 
@@ -112,7 +118,7 @@ def _contents(report: Report) -> str:
     )
 
 
-_ROLE = {"model": "tensors of the model", "optimizer": "of an optimizer", "other": "of neither"}
+_ROLE: dict[Role, str] = {"model": "tensors of the model", "optimizer": "of an optimizer", "other": "of neither"}
 
 
 def listed(names: Sequence[str]) -> str:
@@ -137,35 +143,40 @@ def places(found: Found) -> str:
 def _findings(level: str, groups: Sequence[Group], top: int, width: int) -> list[Text]:
     grid = Grid("", [level, "about", "tensor", "elements"], beside_from=BESIDE)
     for group in groups[:top]:
-        first = group.first
-        at = f" ({places(first)})" if first.finding.places else ""
-        other = "" if first.role == "model" else f" [{first.role}: not loaded by engines]"
-        names = "" if group.pattern else f" [{listed([f.finding.tensor for f in group.members])}]"
-        named = names if len(group.members) > 1 else ""
-        said = f"{first.finding.said}{at}{other}{named}. {first.remedy}"
         cells = (group.kind, group.about, where(group), f"{group.count:,}" if group.count else "")
-        grid.lines.append(Line([Text(plain(cell)) for cell in cells], plain(said)))
+        grid.lines.append(Line([Text(plain(cell)) for cell in cells], plain(_said(group))))
     texts = grid.texts(width)
     texts[0].stylize(STYLE[level], 0, len(level))
     return [*texts, *_more(len(groups) - top, "kinds of findings")]
 
 
+def _said(group: Group) -> str:
+    """What the worst finding of a group says, whom else it is about, and what to do."""
+    first = group.first
+    at = f" ({places(first)})" if first.finding.places else ""
+    other = "" if first.role == "model" else f" [{first.role}: not loaded by engines]"
+    names = [f.finding.tensor for f in group.members]
+    worst = f"{names[0]}: " if len(names) > 1 else ""
+    rest = f"; also {listed(names[1:])}" if len(names) > 1 else ""
+    return f"{worst}{first.finding.said}{at}{rest}{other}. {first.remedy}"
+
+
 def _passports(report: Report, top: int, width: int) -> list[Text]:
-    grid = Grid("", ["quantized", "scheme", "scaled", "granularity", "bits"], "compute path")
+    grid = Grid("", ["quantized", "scheme", "scaled", "granularity", "bits"])
     same = passport_groups(report)
-    for (pattern, scheme, scaled, granularity, bits, path), count in list(same.items())[:top]:
+    for (pattern, *said, _), count in list(same.items())[:top]:
         name = pattern if count == 1 else f"{count:,} × {pattern}"
-        grid.lines.append(Line([Text(plain(c)) for c in (name, scheme, scaled, granularity, bits)], plain(path)))
+        grid.lines.append(Line([Text(plain(cell)) for cell in (name, *said)]))
     return [*grid.texts(width), *_more(len(same) - top, "kinds of quantized tensors")]
 
 
 def passport_groups(report: Report) -> dict[tuple[str, ...], int]:
-    """Passports that say the same, of names that differ by numbers alone, with how many they are."""
-    same: Counter[tuple[str, ...]] = Counter()
-    for p in report.passports:
-        bits = f"{p.bits:.4g}"
-        same[(pattern_of(p.module), p.scheme.says, p.scaled, p.granularity, bits, report.paths.get(p.module, ""))] += 1
-    return dict(same)
+    """Passports that say the same, of names that differ by numbers alone, with how many they are; of one its name."""
+    same: dict[tuple[str, ...], list[str]] = {}
+    for p in report.taken:
+        said = (p.scheme.says, p.scaled, p.granularity, f"{p.bits:.4g}", report.paths.get(p.module, ""))
+        same.setdefault((pattern_of(p.module), *said), []).append(p.module)
+    return {(key[0] if len(names) > 1 else names[0], *key[1:]): len(names) for key, names in same.items()}
 
 
 def _online(online: Sequence[OfWeight], top: int, width: int) -> list[Text]:
@@ -187,6 +198,22 @@ def online_cells(one: OfWeight) -> tuple[str, ...]:
         return one.tensor, one.to, "refused", "-", "-"
     counts = one.measured.counts
     return one.tensor, one.to, one.measured.words, f"{counts['clipped']:,}", f"{counts['flushed']:,}"
+
+
+def _compared(compared: Sequence[Compared], top: int, width: int) -> list[Text]:
+    grid = Grid("", ["against the original", "SQNR", "usual", "cosine", "largest error"])
+    ranked = sorted(compared, key=lambda one: one.sqnr - one.expected)
+    for one in ranked[:top]:
+        grid.lines.append(Line([Text(plain(cell)) for cell in compared_cells(one)]))
+    return [*grid.texts(width), *_more(len(ranked) - top, "weights")]
+
+
+def compared_cells(one: Compared) -> tuple[str, ...]:
+    """Cells of a weight beside its original; the worst are those furthest below what is usual."""
+    if not one.original:
+        return one.module, "not compared", "-", "-", "-"
+    lost = f", {one.lost:,} lost" if one.lost else ""
+    return one.module, f"{one.sqnr:.1f} dB{lost}", f"{one.expected:.1f} dB", f"{one.cosine:.4f}", f"{one.most:.3g}"
 
 
 def _more(count: int, what: str) -> list[Text]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from narrowgauge.contracts.errors import NarrowgaugeError
@@ -12,14 +10,7 @@ from narrowgauge.plugin.options import asks_for_fnuz
 from narrowgauge.suites.auditing import Audited, audited, judged
 from narrowgauge.suites.judging import waived
 
-#: the module that holds the tests
-MODULE = Path("suites") / "checkpoints" / "test_audit.py"
 _PARTS: pytest.StashKey[list[Audited]] = pytest.StashKey()
-
-
-def is_left_out(path: Path, config: pytest.Config) -> bool:
-    """Whether a file is that module, and nobody asks for an audit."""
-    return not config.option.narrowgauge_checkpoints and path.parts[-3:] == MODULE.parts
 
 
 def parts_of(config: pytest.Config) -> list[Audited]:

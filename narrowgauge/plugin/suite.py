@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,10 +27,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"narrowgauge: depth {config.option.narrowgauge_depth}, kernels {options.kernels_text(config)}"]
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if audits.is_left_out(collection_path, config) else None
 
 
 @pytest.hookimpl(tryfirst=True)

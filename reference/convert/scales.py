@@ -22,6 +22,15 @@ def _reciprocal(name: str, source: str) -> Conversion:
     )  # fmt: skip
 
 
+def _renamed(one: str, other: str, source: str) -> Conversion:
+    """A scale under another name: it multiplies under both."""
+    return Conversion(
+        f"{one}_to_{other}", (("float8_e4m3fn", "float8_e4m3fn"),), (Held(FIRST), Held(one, "block", "float32")),
+        (Held(FIRST), Held(other, "block", "float32")), (("copied", one, other),), source,
+        evidence="document", blocks=Blocks(128, 128, ragged=True), new_blocks=Blocks(128, 128, ragged=True), exact=True,
+    )  # fmt: skip
+
+
 def _swizzled(layout: str, formats: tuple[str, ...], back: bool) -> Conversion:
     plain, tiled = (Held(FIRST),), (Held(FIRST, layout=layout),)
     return Conversion(
@@ -36,7 +45,10 @@ def _swizzled(layout: str, formats: tuple[str, ...], back: bool) -> Conversion:
 
 
 _CONVERTER = "compressed-tensors 0.20.1 converters/modelopt_nvfp4.py: the one global scale is 1 over the other"
+_INV = "DeepSeek-V3 README_WEIGHTS.md: a weight is code * weight_scale_inv, whatever its name says"
 CONVERSIONS = (
+    _renamed("weight_scale_inv", "weight_scale", _INV),
+    _renamed("weight_scale", "weight_scale_inv", _INV),
     _reciprocal("nvfp4_to_divisor", _CONVERTER),
     _reciprocal("nvfp4_to_multiplier", _CONVERTER),
     *(_swizzled(layout, formats, back) for layout, formats in _SWIZZLES.items() for back in (False, True)),
@@ -57,9 +69,7 @@ CONVERSIONS = (
         _MXFP4,
         (Held(FIRST, "transposed"),),
         (
-            ("rounded", "scale", "float32"),
-            ("infinite_for_nan", "scale"),
-            ("values", "scale", "bfloat16"),
+            ("shifted", "bfloat16"),
             ("as_codes", "ieee"),
             ("transpose", FIRST),
         ),

@@ -200,6 +200,13 @@ def values(work: Work, reader: str, through: str, scale: str = "scale") -> Buffe
     return {VALUES: made}
 
 
+def shifted(work: Work, through: str) -> Buffers:
+    """Codes times 2 to the power of their scale's byte less 127, 255 being one more than 254: exact, then rounded."""
+    exponent = np.repeat(work.held["scale"].data.astype(np.int64) - 127, work.conversion.blocks.columns, axis=1)
+    exact = np.ldexp(decode_values(work.held[FIRST]), exponent[:, : work.shape[1]].astype(np.int32))
+    return {VALUES: cast(_float64(exact), through, _IEEE)}
+
+
 def unscaled(work: Work, through: str) -> Buffers:
     """The codes' own numbers, without any scale."""
     return {VALUES: cast(work.held[FIRST], through, _IEEE)}
@@ -284,6 +291,6 @@ STEPS: dict[str, Callable[..., Buffers]] = {
         relabel, swap, plus, flip, transpose, part_rows, swizzle, taken_where_one_scale_came,
         times, reciprocal, largest, smallest, shard, rounded, infinite_for_nan, exponent_of, signed_exponent,
         copied, of_rows,
-        values, unscaled, scaled_again, numbers, quantized, one_global, as_codes, group_index, counted,
+        values, shifted, unscaled, scaled_again, numbers, quantized, one_global, as_codes, group_index, counted,
     )
 }  # fmt: skip

@@ -14,9 +14,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "plus": lambda name, count, low, high: f"{name}: {count:+g} to each byte, within {low:g} to {high:g}",
     "flip": lambda name, bits: f"{name}: bits {int(bits):#x} are inverted",
     "transpose": lambda name: f"{name} is transposed",
-    "part_rows": lambda name, count: (
-        f"rows of {name} that stand in turn become {int(count)} parts"
-    ),
+    "part_rows": lambda name, count: f"rows of {name} that stand in turn become {int(count)} parts",
     "taken_where_one_scale_came": lambda name: f"{name} is kept where the last shard's scale was never loaded (≤ -448)",
     "times": lambda name, factor: f"{name} × {factor:g} in float32",
     "reciprocal": lambda name: f"1 / {name} in float32",
@@ -28,6 +26,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "copied": lambda name, other: f"{other} is a copy of {name}",
     "of_rows": lambda name: f"each row has the {name} of its shard",
     "values": lambda reader, through, scale="scale": _read(reader, through, scale),
+    "shifted": lambda through: f"{VALUES}: code × 2^(byte of scale − 127), exact, rounded to {through}",
     "numbers": lambda: "the codes' own numbers",
     "quantized": lambda recipe: f"quantized by {recipe}",
     "as_codes": lambda policy: f"cast by {policy}",

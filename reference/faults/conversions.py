@@ -207,7 +207,7 @@ _SHARDS = (
         _of_shard(0),
         "shards with larger scales are clipped; the first one is right",
         "the scale of the first fused shard is taken for all",
-        ("sglang#4594",),
+        (),
     ),
     ConversionFault(
         "convert.smallest_for_largest", "SHARD",

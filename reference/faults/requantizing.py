@@ -13,6 +13,7 @@ from narrowgauge.reference.fast_codec import decode_values, to_float32
 from narrowgauge.reference.faults.conversion_edits import (
     ConversionEdit,
     both,
+    first,
     float32,
     gives,
     giving,
@@ -29,6 +30,8 @@ from narrowgauge.reference.faults.conversion_edits import (
 )
 from narrowgauge.reference.faults.fault import ConversionFault
 
+#: what a scale that multiplies is called
+SCALES = ("scale", "weight_scale", "weight_scale_inv")
 _REQUANTIZES, _READS = has("quantized"), has("values")
 
 
@@ -144,7 +147,7 @@ FAULTS = (
         _other_blocks(lambda grid: np.broadcast_to(grid[:1, :1], grid.shape) if grid.size else grid),
         "every block but the first is off by the ratio of two scales",
         "the scale of the first block is taken for the whole tensor",
-        ("sglang#39626",),
+        (),
     ),
     ConversionFault(
         "convert.reciprocal_missing", "GLOBAL",
@@ -155,16 +158,30 @@ FAULTS = (
     ),
     ConversionFault(
         "convert.scale_inverted", "SCALE",
-        where(gives("scale", "float32"), giving_buffer("scale", _inverse)),
+        first(*(where(gives(name, "float32"), giving_buffer(name, _inverse)) for name in SCALES)),
         "every weight is off by the square of its scale",
         "the reciprocal of the scale is stored: weight_scale_inv, which is a multiplier, was inverted by its name",
         (),
     ),
     ConversionFault(
         "convert.offset_missing", "OFFSET",
-        without(step("flip", FIRST)),
+        instead(step("flip", FIRST), lambda s: (("flip", FIRST, 0),)),
         "every weight is off by eight steps",
         "two's complement was packed where the format stores offset binary, or the reverse",
+        (),
+    ),
+    ConversionFault(
+        "convert.exponent_one_higher", "EXPONENT",
+        instead(step("exponent_of"), lambda s: ((*s[:2], 128),)),
+        "every block is twice what it was",
+        "exponents were stored with another bias than 127",
+        (),
+    ),
+    ConversionFault(
+        "convert.nan_kept_for_infinity", "NAN",
+        without(step("infinite_for_nan")),
+        "a block whose scale is byte 255 is NaN where the library makes it infinite",
+        "byte 255 was read as the NaN that it is by the specification, and not as the library reads it",
         (),
     ),
     ConversionFault(

@@ -197,7 +197,7 @@ def seventeens() -> Iterator[Patterns]:
 
 
 def sixteens() -> Iterator[Patterns]:
-    """Every bfloat16; float32 next to the ends of float16 and bfloat16."""
+    """Every bfloat16, or float16; float32 next to the ends of float16 and bfloat16."""
     yield {"codes": np.arange(65536, dtype=np.uint16).reshape(256, 256)}
     at = [
         65504,
@@ -229,6 +229,8 @@ SETS: Mapping[str, Callable[[], Iterator[Patterns]]] = {
     "requantize_to_largest": shards,
     **dict.fromkeys((f"{engine}.requantize_to_largest" for engine in ("vllm", "sglang")), unset_shards),
     "vllm.requantize_to_largest_cpu": unset_shards,
+    "requantize_to_largest of FNUZ": shards,
+    **dict.fromkeys((f"vllm.requantize_to_largest{on} of FNUZ" for on in ("", "_cpu")), unset_shards),
     **dict.fromkeys(("float16_counted", "bfloat16_counted"), sixteens),
     **dict.fromkeys(("vllm.block_to_ue8m0", "sglang.block_to_ue8m0", "block_to_channel"), blocks),
     **dict.fromkeys(("sglang.block_to_tensor", "sglang.block_to_tensor_torch"), blocks),
@@ -236,7 +238,7 @@ SETS: Mapping[str, Callable[[], Iterator[Patterns]]] = {
     **dict.fromkeys(("sglang.block_to_mxfp4", "sglang.block_to_mxfp4_rocm"), partial(blocks, True, 288)),
     **dict.fromkeys(("nvfp4_to_divisor", "vllm.modelopt_nvfp4_largest", "nvfp4_one_global"), partial(globals_, True)),
     **dict.fromkeys(("nvfp4_to_multiplier", "vllm.nvfp4_largest"), partial(globals_, False)),
-    **dict.fromkeys(("awq_to_gptq", "vllm.awq_to_standard"), words),
+    **dict.fromkeys(("awq_to_gptq", "awq_to_gptq_v2", "vllm.awq_to_standard"), words),
     **dict.fromkeys(("gptq_v1_to_v2", "gptq_v2_to_v1"), zeros),
     "compressed_tensors_int4": small_integers,
     "compressed_tensors_int4_back": integer_words,

@@ -45,7 +45,7 @@ def ties_and_neighbours(source: str, destination: str) -> Integers:
     """Source patterns around every value and midpoint of a destination, and every special; both signs."""
     layout, target = second.LAYOUTS[source], second.LAYOUTS[destination]
     found: set[int] = {0, 1, 2, layout.largest, layout.largest + 1, layout.largest + 2, layout.sign_bit - 1}
-    policy = SPECIAL | {"rounding": "toward_zero"}
+    toward_zero = second.bind(SPECIAL | {"rounding": "toward_zero"}, source)
     last = target.largest
     # All values of a narrow format; of a wide one the ends and the smallest normal.
     normal = 1 << target.mantissa_bits
@@ -56,7 +56,7 @@ def ties_and_neighbours(source: str, destination: str) -> Integers:
     if target.is_integer:  # a zero point moves the ends of the range
         grid += [grid[-1] + k for k in range(1, 8)]
     for value in (*grid, *((a + b) / 2 for a, b in pairwise(grid))):
-        code = second.cast(second.Number("finite", False, value), source, policy)
+        code = second.cast_bound(second.Number("finite", False, value), toward_zero)
         found |= {c for c in range(code - 2, code + 3) if 0 <= c < layout.sign_bit}
     codes = np.array(sorted(found), np.uint32)
     return np.concatenate([codes, codes | np.uint32(layout.sign_bit)])

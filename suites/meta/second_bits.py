@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 
-from narrowgauge.suites.meta.second_derivation import Number, bind, cast_bound, decode, is_zero, whole_number
+from narrowgauge.suites.meta.second_derivation import Number, cast_bound, decode, is_zero, whole_number
 from narrowgauge.suites.meta.second_levels import signed
 from narrowgauge.suites.meta.second_quantizers import divide, multiply
 from narrowgauge.suites.meta.second_recipes import (
@@ -25,6 +25,7 @@ from narrowgauge.suites.meta.second_recipes import (
     least,
     power,
     rounded,
+    rule_of,
 )
 
 _ONE, _ZERO, _NAN = whole_number(1), whole_number(0), Number("nan", False, Fraction(0))
@@ -40,11 +41,7 @@ def amax_all(block: Block) -> Number:
 
 def special(x: Number, format: str) -> int:
     """The cast that makes infinity of what overflows, or NaN where there is none."""
-    policy = {
-        "rounding": "nearest_even", "limit": None, "overflow": "special", "infinity": "special",
-        "nan": "nan", "negative_zero": "keep", "subnormals": "keep",
-    }  # fmt: skip
-    return cast_bound(x, bind(policy, format))
+    return cast_bound(x, rule_of(format))
 
 
 def finite_or_special(x: Number, format: str) -> int:
@@ -69,7 +66,7 @@ def counted_blocks(
 ) -> Answer:
     """Scale 2**ceil(log2(max(amax/6, low))), the logarithm rounded to ``width`` or x's format; codes by counting.
 
-    ``zero``: the code of a zero. What is no number as an exponent is stored as 0.
+    ``zero``: the code of a zero and of NaN. What is no number as an exponent is stored as 0.
     """
     own = width or source
     ratio = least(rounded(divide(amax_keep(block), SIX), own), rounded(constant(low), own) if low else _ZERO)
@@ -81,7 +78,7 @@ def counted_blocks(
     for x in block:
         y = rounded(divide(x, scale), own)
         n = counted(y, inclusive)
-        codes.append(zero if is_zero(y) else 0 if y.kind == "nan" else n + (8 if y.negative else 0))
+        codes.append(zero if is_zero(y) or y.kind == "nan" else n + (8 if y.negative else 0))
     return Answer(codes, 0 if e is None else e + 127)
 
 

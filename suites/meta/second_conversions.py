@@ -79,23 +79,24 @@ def _shards(given: Patterns) -> list[tuple[int, slice]]:
     return [(i, slice(start, end)) for i, (start, end) in enumerate(zip(starts, ends, strict=False)) if end > start]
 
 
-def _cast_by_kernel(v: F32, scale: F32) -> Array:
-    """static_scaled_fp8_quant: times the reciprocal of the scale; NaN is held to 448, as fmin drops it."""
-    y = v * (np.float32(1) / scale)
-    return nearest(np.where(np.isnan(y), np.float32(448), y), OCP)
+def _cast_by_kernel(v: F32, scale: F32, format: str) -> Array:
+    """static_scaled_fp8_quant: times the reciprocal of the scale, held to 448, or to 224 in FNUZ (facts A.1); NaN is
+    the largest, as fmin drops it."""
+    y, top = v * (np.float32(1) / scale), np.float32(448 if format == OCP else 224)
+    return nearest(np.fmax(np.fmin(y, top), -top), format)
 
 
-def requantize_to_largest(given: Patterns) -> Patterns:
-    """In float32, and NaN stays NaN."""
+def requantize_to_largest(format: str, given: Patterns) -> Patterns:
+    """In float32, by a division, and NaN stays NaN."""
     scale, codes = f32(given["scale"]).ravel(), given["codes"].copy()
     largest = scale.max()
     for i, rows in _shards(given):
-        v = values(codes[rows], OCP).astype(np.float32) * scale[i]
-        codes[rows] = nearest(v * (np.float32(1) / largest), OCP)
+        v = values(codes[rows], format).astype(np.float32) * scale[i]
+        codes[rows] = nearest(v / largest, format)
     return {"codes": codes, "scale": bits32(largest.reshape(1, 1))}
 
 
-def through_float16(on_cpu: bool, given: Patterns) -> Patterns:
+def through_float16(on_cpu: bool, format: str, given: Patterns) -> Patterns:
     """vLLM w8a8_utils.py:44-106, SGLang quantization/utils.py:128-189.
 
     Nothing is done where the last shard's scale is not above -448. On a GPU torch rounds a scale of no dimensions to
@@ -106,7 +107,9 @@ def through_float16(on_cpu: bool, given: Patterns) -> Patterns:
     if scale[-1] > -448:
         for i, rows in _shards(given):
             factor = scale[i] if on_cpu else in_float16(scale[i])
-            codes[rows] = _cast_by_kernel(in_float16(values(codes[rows], OCP).astype(np.float32) * factor), largest)
+            codes[rows] = _cast_by_kernel(
+                in_float16(values(codes[rows], format).astype(np.float32) * factor), largest, format
+            )
     return {"codes": codes, "scale": bits32(largest.reshape(1, 1))}
 
 
@@ -121,12 +124,14 @@ def _first(where: Array) -> Array:
 def counted(format: str, given: Patterns) -> Patterns:
     """To float16 or bfloat16; of each row how many numbers became infinite, and how many zero, and the first of each.
 
-    A float16 is told from a bfloat16 by the name of the codes: "float16".
+    Codes of 16 bits are of the other of the two.
     """
-    if "float16" in given:
-        x = given["float16"].view(np.float16).astype(np.float32)
+    if given["codes"].dtype == np.uint32:
+        x = f32(given["codes"])
+    elif format == "float16":
+        x = of_bfloat16(given["codes"])
     else:
-        x = of_bfloat16(given["codes"]) if given["codes"].dtype == np.uint16 else f32(given["codes"])
+        x = given["codes"].view(np.float16).astype(np.float32)
     if format == "float16":
         codes = np.where(np.isnan(x), np.uint16(0x7E00), x.astype(np.float16).view(np.uint16))
         inf = codes & 0x7FFF == 0x7C00
@@ -161,10 +166,13 @@ _ALL: Mapping[str, Conversion] = {
     "vllm.ue8m0_to_fnuz": partial(ue8m0_to_fnuz, False),
     "ocp_to_fnuz_requantized": partial(requantized, OCP, FNUZ),
     "fnuz_to_ocp_requantized": partial(requantized, FNUZ, OCP),
-    "requantize_to_largest": requantize_to_largest,
-    "vllm.requantize_to_largest": partial(through_float16, False),
-    "vllm.requantize_to_largest_cpu": partial(through_float16, True),
-    "sglang.requantize_to_largest": partial(through_float16, False),
+    "requantize_to_largest": partial(requantize_to_largest, OCP),
+    "vllm.requantize_to_largest": partial(through_float16, False, OCP),
+    "vllm.requantize_to_largest_cpu": partial(through_float16, True, OCP),
+    "sglang.requantize_to_largest": partial(through_float16, False, OCP),
+    "requantize_to_largest of FNUZ": partial(requantize_to_largest, FNUZ),
+    "vllm.requantize_to_largest of FNUZ": partial(through_float16, False, FNUZ),
+    "vllm.requantize_to_largest_cpu of FNUZ": partial(through_float16, True, FNUZ),
     "float16_counted": partial(counted, "float16"),
     "bfloat16_counted": partial(counted, "bfloat16"),
     **second_blocks.CONVERSIONS,

@@ -14,7 +14,7 @@ has only subnormals, spaced by 1; E8M0 has no zero, so its code 0 is rank 1.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from operator import index
 from typing import Any
 
@@ -53,22 +53,22 @@ class Layout:
     sign: str = "bit"
     first: int = 0
 
-    @property
+    @cached_property
     def sign_bit(self) -> int:
         """The weight of the sign bit, which is also the number of codes without it."""
         return 1 << (self.exponent_bits + self.mantissa_bits)
 
-    @property
+    @cached_property
     def codes(self) -> int:
         """The number of codes."""
         return self.sign_bit if self.sign == "none" else 2 * self.sign_bit
 
-    @property
+    @cached_property
     def is_integer(self) -> bool:
         """Whether the values are integers, which is to say that the only spacing is 1."""
         return self.exponent_bits == 0
 
-    @property
+    @cached_property
     def finest(self) -> int:
         """The exponent of the spacing of subnormals (and of the lowest normal binade)."""
         return 1 - self.bias - self.mantissa_bits
@@ -120,7 +120,7 @@ DEFAULTS: Mapping[str, object] = {"negative": "smallest", "zero": "smallest", "z
 
 
 @dataclass(frozen=True)
-class _Rule:
+class Bound:
     """A policy checked and bound to one destination: `limit` has become the largest allowed rank."""
 
     layout: Layout
@@ -144,11 +144,16 @@ def _rank_magnitude(rank: int, layout: Layout) -> Fraction:
     """The magnitude that the exponent and mantissa fields of a finite code stand for (format clause)."""
     field, significand = divmod(rank, 1 << layout.mantissa_bits)
     if field == 0:  # subnormal: no hidden bit, and the spacing of field 1
-        return significand * Fraction(2) ** layout.finest
-    return (significand + (1 << layout.mantissa_bits)) * Fraction(2) ** (layout.finest + field - 1)
+        return _scaled(significand, layout.finest)
+    return _scaled(significand + (1 << layout.mantissa_bits), layout.finest + field - 1)
 
 
-@lru_cache(maxsize=1 << 17)
+def _scaled(integer: int, exponent: int) -> Fraction:
+    """integer * 2**exponent."""
+    return Fraction(integer << exponent) if exponent >= 0 else Fraction(integer, 1 << -exponent)
+
+
+@lru_cache(maxsize=1 << 18)  # two whole formats of 16 bits, in turns, and all of the narrow ones
 def decode(code: int, format: str) -> Number:
     """The value of a code (format clauses). Raises ValueError for a code wider than the format."""
     layout = LAYOUTS[format]
@@ -171,7 +176,7 @@ def whole_number(value: int) -> Number:
 
 
 def is_zero(number: Number) -> bool:
-    return number.kind == "finite" and number.magnitude == 0
+    return number.kind == "finite" and not number.magnitude
 
 
 # ---------------- rounding
@@ -183,8 +188,9 @@ Outward = Callable[[bool, int, int], bool]
 
 def _floor_log2(value: Fraction) -> int:
     """The e with 2**e <= value < 2**(e + 1), for a positive value."""
-    guess = value.numerator.bit_length() - value.denominator.bit_length()  # e, or one too many
-    below = value.numerator << max(-guess, 0) < value.denominator << max(guess, 0)
+    above, under = value.as_integer_ratio()
+    guess = above.bit_length() - under.bit_length()  # e, or one too many
+    below = above < under << guess if guess >= 0 else above << -guess < under
     return guess - below
 
 
@@ -201,11 +207,15 @@ def _steps_outward(rounding: str, negative: bool, odd: bool, rest: int, whole: i
 
 def _round_to_rank(magnitude: Fraction, layout: Layout, outward: Outward) -> int:
     """The rank of the rounded magnitude, on the grid that has no largest value (policy clause "rounding")."""
-    if magnitude == 0:
+    above, under = magnitude.as_integer_ratio()
+    if above == 0:
         return 0
     spacing = max(_floor_log2(magnitude) - layout.mantissa_bits, layout.finest)
-    whole = magnitude.denominator << max(spacing, 0)
-    significand, rest = divmod(magnitude.numerator << max(-spacing, 0), whole)
+    if spacing >= 0:
+        whole = under << spacing
+    else:
+        whole, above = under, above << -spacing
+    significand, rest = divmod(above, whole)
     # The hidden bit adds one to the exponent field, and a significand that carries out will add one more.
     rank = ((spacing - layout.finest) << layout.mantissa_bits) + significand
     if rest and outward((rank - layout.first) % 2 == 1, rest, whole):
@@ -230,7 +240,7 @@ def _limit_rank(limit: object, layout: Layout) -> int:
     return rank
 
 
-def bind(policy: Mapping[str, object], format: str) -> _Rule:
+def bind(policy: Mapping[str, object], format: str) -> Bound:
     """Check a policy and bind it to a destination. Every field is named, save that `DEFAULTS` fills in some."""
     given = {**DEFAULTS, **policy}
     if set(given) != {*CHOICES, "limit", "zero_point"}:
@@ -248,7 +258,7 @@ def bind(policy: Mapping[str, object], format: str) -> _Rule:
         raise TypeError(f"zero_point is an integer, not {zero_point!r}")
     chosen = {field: str(given[field]) for field in CHOICES}
     limited = given["limit"] is not None
-    return _Rule(layout, _limit_rank(given["limit"], layout), **chosen, zero_point=zero_point, limited=limited)
+    return Bound(layout, _limit_rank(given["limit"], layout), **chosen, zero_point=zero_point, limited=limited)
 
 
 def _nan(layout: Layout) -> int:
@@ -265,7 +275,7 @@ def _special(negative: bool, layout: Layout) -> int:
     return layout.infinity + negative * layout.sign_bit
 
 
-def _finish(rank: int, negative: bool, rule: _Rule) -> int:
+def _finish(rank: int, negative: bool, rule: Bound) -> int:
     """The code of a finite result (policy clauses "subnormals", then "negative_zero")."""
     layout = rule.layout
     if rule.subnormals == "flush" and rank < 1 << layout.mantissa_bits:
@@ -275,7 +285,7 @@ def _finish(rank: int, negative: bool, rule: _Rule) -> int:
     return rank - layout.first + negative * layout.sign_bit
 
 
-def _stand_in(number: Number, rule: _Rule) -> Number:
+def _stand_in(number: Number, rule: Bound) -> Number:
     """The finite value that the policy puts in place of a NaN or an infinity, if it does (its "nan", "infinity")."""
 
     def largest(negative: bool) -> Number:
@@ -288,7 +298,7 @@ def _stand_in(number: Number, rule: _Rule) -> Number:
     return number
 
 
-def cast_bound(number: Number, rule: _Rule, outward: Outward | None = None) -> int:
+def cast_bound(number: Number, rule: Bound, outward: Outward | None = None) -> int:
     """`cast` under a bound policy; `outward`, where given, takes the place of the policy's rounding mode."""
     layout = rule.layout
     if layout.is_integer:
@@ -315,7 +325,7 @@ def cast_bound(number: Number, rule: _Rule, outward: Outward | None = None) -> i
     return _finish(min(rank, rule.largest), negative, rule)
 
 
-def _integer(number: Number, rule: _Rule) -> int:
+def _integer(number: Number, rule: Bound) -> int:
     """The code of an integer format: round, add the zero point, hold to the range (policy clause "zero_point").
 
     A limit holds the result to -limit .. limit, where the format reaches so far down. A NaN of "zero" is a value 0.

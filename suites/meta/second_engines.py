@@ -197,7 +197,8 @@ def int8_rows(
 ) -> Answer:
     """x times a factor; held from ``low`` to 127 by fmax first, if at all; whole by ``rounding``."""
     top, scale = whole_number(127), scale_of(block, whole_number(127))
-    ys = [multiply(x, factor_of(block, scale)) for x in block]
+    factor = factor_of(block, scale)
+    ys = [multiply(x, factor) for x in block]
     held = ys if low is None else [clamped("fmax first", y, low, top) for y in ys]
     return Answer([integer(y, format, rounding) for y in held], float32_bits(scale))
 

@@ -7,7 +7,7 @@ Places in memory are second_layouts'. Words are int32, "qweight" and "qzeros" as
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from narrowgauge.suites.meta.second_codes import (
     packed,
     values,
 )
-from narrowgauge.suites.meta.second_layouts import AWQ, SECOND, memory, up
+from narrowgauge.suites.meta.second_layouts import AWQ, SECOND, up
 
 _ONE = np.float32(1)
 
@@ -77,35 +77,42 @@ def one_global(given: Patterns) -> Patterns:
 # ---------------- four bits in words
 
 
-def _unpacked(words: Array, axis: int, order: tuple[int, ...] = tuple(range(8))) -> Array:
-    """int32 words along an axis -> codes; place p of a word holds the code number order[p] of its eight."""
-    wide = np.moveaxis(words, axis, -1).astype(np.int64) & 0xFFFFFFFF
+def unpacked(stored: Array, order: tuple[int, ...] = tuple(range(8))) -> npt.NDArray[np.int64]:
+    """[R, C] words -> [R, 8 C] codes; place p of a word holds the code number order[p] of its eight."""
+    wide = stored.astype(np.int64) & 0xFFFFFFFF
     codes = np.empty((*wide.shape, 8), np.int64)
     for place, number in enumerate(order):
         codes[..., number] = wide >> 4 * place & 15
-    return np.moveaxis(codes.reshape(*wide.shape[:-1], -1), -1, axis)
+    return codes.reshape(len(wide), -1)
 
 
-def _words(layout: str, codes: Array, shape: tuple[int, ...]) -> npt.NDArray[np.int32]:
-    """The memory of a layout, bit by bit."""
-    return np.frombuffer(memory(layout, codes.tolist(), 4), "<i4").reshape(shape)
+def words(codes: Array) -> npt.NDArray[np.int32]:
+    """[R, C] codes -> [R, ceil(C/8)] words of eight of a row, the first in the low bits, 0 after the last."""
+    rows, columns = codes.shape
+    full = np.zeros((rows, up(columns, 8)), np.int64)
+    full[:, :columns] = codes
+    return np.asarray((full.reshape(rows, -1, 8) << np.arange(0, 32, 4)).sum(axis=2)).astype(np.uint32).view(np.int32)
 
 
-def _zeros_moved(by: int, layout: str, zeros: Array) -> Patterns:
+def words_down(codes: Array) -> npt.NDArray[np.int32]:
+    """[R, C] codes -> [R/8, C] words of eight of a column."""
+    return np.ascontiguousarray(words(codes.T).T)
+
+
+def _zeros_moved(by: int, zeros: Array) -> Patterns:
     """[G, N] zero points, each moved by itself; how many of a group go round the end."""
     moved = zeros + by
-    words = _words(layout, moved % 16, (zeros.shape[0], zeros.shape[1] // 8))
-    return {"qzeros": words, "wrapped": ((moved < 0) | (moved > 15)).sum(axis=1, dtype=np.int32)[:, None]}
+    return {"qzeros": words(moved % 16), "wrapped": ((moved < 0) | (moved > 15)).sum(axis=1, dtype=np.int32)[:, None]}
 
 
-def awq_to_gptq(given: Patterns) -> Patterns:
-    """AWQ [K, N/8] -> GPTQ v1 [K/8, N]; zeros lose one, and 0 goes round to 15."""
-    codes = _unpacked(given["qweight"], 1, AWQ)
-    k, n = codes.shape
-    zeros = _zeros_moved(-1, "gptq_zeros_4bit", _unpacked(given["qzeros"], 1, AWQ))
+def awq_to_gptq(by: int, given: Patterns) -> Patterns:
+    """AWQ [K, N/8] -> GPTQ [K/8, N]; under v1 zeros lose one, and 0 goes round to 15."""
+    codes = unpacked(given["qweight"], AWQ)
+    k = len(codes)
+    zeros = _zeros_moved(by, unpacked(given["qzeros"], AWQ))
     groups = np.arange(k, dtype=np.int32) // (k // len(given["qzeros"]))
     return {
-        "qweight": _words("gptq_4bit", codes, (k // 8, n)),
+        "qweight": words_down(codes),
         **zeros,
         "scales": given["scales"],
         "g_idx": groups[:, None].astype(np.int32),
@@ -114,29 +121,24 @@ def awq_to_gptq(given: Patterns) -> Patterns:
 
 def awq_to_standard(given: Patterns) -> Patterns:
     """vLLM auto_awq.py:92-160: as GPTQ packs weights; zeros as they are, packed along N."""
-    codes, zeros = (_unpacked(given[name], 1, AWQ) for name in ("qweight", "qzeros"))
-    (k, n), groups = codes.shape, len(zeros)
-    return {
-        "qweight": _words("gptq_4bit", codes, (k // 8, n)),
-        "qzeros": _words("compressed_tensors_zeros_4bit", zeros.T, (n // 8, groups)),
-    }
+    codes, zeros = (unpacked(given[name], AWQ) for name in ("qweight", "qzeros"))
+    return {"qweight": words_down(codes), "qzeros": words_down(zeros.T)}
 
 
 def gptq_zeros(by: int, given: Patterns) -> Patterns:
     """v1 stores one less than v2."""
-    return _zeros_moved(by, "gptq_zeros_4bit", _unpacked(given["qzeros"], 1))
+    return _zeros_moved(by, unpacked(given["qzeros"]))
 
 
 def to_pack_quantized(given: Patterns) -> Patterns:
     """int8 from -8 to 7 -> offset by 8, dense, low bits first, padded with 0 (pack_quantized/helpers.py:54-95)."""
     codes = given["codes"].view(np.int8).astype(np.int64) + 8
-    n, k = codes.shape
-    return {"codes": _words("compressed_tensors_4bit", codes, (n, -(-k // 8)))}
+    return {"codes": words(codes)}
 
 
 def from_pack_quantized(given: Patterns) -> Patterns:
     """Back, of the shape that is stored beside."""
-    codes = _unpacked(given["codes"], 1)[:, : int(given["shape"].ravel()[1])] - 8
+    codes = unpacked(given["codes"])[:, : int(given["shape"].ravel()[1])] - 8
     return {"codes": codes.astype(np.int8).view(np.uint8)}
 
 
@@ -156,22 +158,24 @@ def gpt_oss(nan: bool, given: Patterns) -> Patterns:
     return {"values": made, "gate": made[..., 0::2], "up": made[..., 1::2]}
 
 
-def _swizzled_places(rows: int, columns: int) -> Array:
-    place, _ = SECOND["scales_128x4"]
+@cache
+def swizzled_places(layout: str, rows: int, columns: int) -> Array:
+    """The byte of each scale."""
+    place, _ = SECOND[layout]
     return np.array([[place(r, c, 0, rows, columns)[0] for c in range(columns)] for r in range(rows)])
 
 
-def swizzle(given: Patterns) -> Patterns:
-    """[M, K] -> [1, bytes], padded with 0 to 128 rows and 4 columns."""
+def swizzle(layout: str, given: Patterns) -> Patterns:
+    """[M, K] -> [1, bytes]; what is padded is 0."""
     scale = given["scale"]
-    image = np.zeros(up(scale.shape[0], 128) * up(scale.shape[1], 4), np.uint8)
-    image[_swizzled_places(*scale.shape)] = scale
+    image = np.zeros(SECOND[layout][1](*scale.shape), np.uint8)
+    image[swizzled_places(layout, *scale.shape)] = scale
     return {"scale": image[None]}
 
 
-def unswizzle(given: Patterns) -> Patterns:
+def unswizzle(layout: str, given: Patterns) -> Patterns:
     rows, columns = given["shape"].ravel().tolist()
-    return {"scale": given["scale"].ravel()[_swizzled_places(rows, columns)]}
+    return {"scale": given["scale"].ravel()[swizzled_places(layout, rows, columns)]}
 
 
 def scale_to_e8m0(given: Patterns) -> Patterns:
@@ -205,7 +209,8 @@ CONVERSIONS: Mapping[str, Callable[[Patterns], Patterns]] = {
     "vllm.nvfp4_largest": largest_divisor,
     "vllm.modelopt_nvfp4_largest": largest_multiplier,
     "nvfp4_one_global": one_global,
-    "awq_to_gptq": awq_to_gptq,
+    "awq_to_gptq": partial(awq_to_gptq, -1),
+    "awq_to_gptq_v2": partial(awq_to_gptq, 0),
     "vllm.awq_to_standard": awq_to_standard,
     "gptq_v1_to_v2": partial(gptq_zeros, 1),
     "gptq_v2_to_v1": partial(gptq_zeros, -1),
@@ -213,8 +218,8 @@ CONVERSIONS: Mapping[str, Callable[[Patterns], Patterns]] = {
     "compressed_tensors_int4_back": from_pack_quantized,
     "gpt_oss": partial(gpt_oss, True),
     "transformers.gpt_oss": partial(gpt_oss, False),
-    "swizzle_128x4": swizzle,
-    "unswizzle_128x4": unswizzle,
+    "swizzle_128x4": partial(swizzle, "scales_128x4"),
+    "unswizzle_128x4": partial(unswizzle, "scales_128x4"),
     "compressed_tensors.scale_to_e8m0": scale_to_e8m0,
     "compressed_tensors.e8m0_to_scale": e8m0_to_scale,
     "quark_mx_to_mxfp4": quark_mx,

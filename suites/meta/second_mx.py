@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from narrowgauge.suites.meta.second_derivation import LAYOUTS, Number, bind, cast_bound, decode, is_zero, whole_number
+from narrowgauge.suites.meta.second_derivation import LAYOUTS, Number, cast_bound, decode, is_zero, whole_number
 from narrowgauge.suites.meta.second_levels import signed
 from narrowgauge.suites.meta.second_quantizers import divide, fmax, multiply
 from narrowgauge.suites.meta.second_recipes import (
@@ -25,6 +25,7 @@ from narrowgauge.suites.meta.second_recipes import (
     integer,
     power,
     rounded,
+    rule_of,
 )
 
 _ONE, _ZERO, _NAN = whole_number(1), whole_number(0), Number("nan", False, Fraction(0))
@@ -126,11 +127,9 @@ def microxcaling(rounding: str, block: Block, source: str, format: str, given: G
 
 def to_nearest(x: Number, format: str, rounding: str, **more: str) -> int:
     """The saturating cast with another rule for ties."""
-    policy: dict[str, object] = {
-        "rounding": rounding, "limit": None, "overflow": "max", "infinity": "max", "subnormals": "keep",
-        "nan": "nan" if LAYOUTS[format].nan is not None else "max", "negative_zero": "keep",
-    }  # fmt: skip
-    return cast_bound(x, bind(policy | more, format))
+    nan = "nan" if LAYOUTS[format].nan is not None else "max"
+    rule = rule_of(format, rounding=rounding, overflow="max", infinity="max", nan=nan, **more)
+    return cast_bound(x, rule)
 
 
 def _no_code(x: Number, format: str) -> int:

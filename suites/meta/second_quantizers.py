@@ -50,24 +50,31 @@ def divide(a: Number, b: Number) -> Number:
     return _fl32(Number("finite", negative, a.magnitude / b.magnitude))
 
 
-def _order(number: Number) -> tuple[int, Fraction]:
-    """A key that sorts Numbers other than NaN: infinities outside, zeros of either sign equal."""
-    sign = -1 if number.negative else 1
-    return (sign if number.kind == "inf" else 0, sign * number.magnitude)
+def _less(a: Number, b: Number) -> bool:
+    """The order of Numbers other than NaN: infinities outside, zeros of either sign equal."""
+    if "inf" in (a.kind, b.kind):
+        return _outside(a) < _outside(b)
+    (p, q), (r, s) = a.magnitude.as_integer_ratio(), b.magnitude.as_integer_ratio()
+    return (-p if a.negative else p) * s < (-r if b.negative else r) * q
+
+
+def _outside(number: Number) -> int:
+    """Below, among or above all finite numbers."""
+    return 0 if number.kind != "inf" else -1 if number.negative else 1
 
 
 def fmax(a: Number, b: Number) -> Number:
     """fmax of C: of one NaN and one other operand, the other (float32 clause)."""
     if "nan" in (a.kind, b.kind):
         return b if a.kind == "nan" else a
-    return max(a, b, key=_order)
+    return b if _less(a, b) else a
 
 
 def fmin(a: Number, b: Number) -> Number:
     """fmin of C: of one NaN and one other operand, the other (float32 clause)."""
     if "nan" in (a.kind, b.kind):
         return b if a.kind == "nan" else a
-    return min(a, b, key=_order)
+    return b if _less(b, a) else a
 
 
 # ---------------- quantizers

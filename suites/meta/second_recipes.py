@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import reduce
+from functools import cache, reduce
 
 from narrowgauge.suites.meta.second_derivation import (
     LAYOUTS,
+    Bound,
     Number,
     bind,
     cast_bound,
@@ -31,14 +32,20 @@ _IEEE: Mapping[str, object] = {
     "rounding": "nearest_even", "limit": None, "overflow": "special", "infinity": "special",
     "nan": "nan", "negative_zero": "keep", "subnormals": "keep",
 }  # fmt: skip
-_SATURATE = {**_IEEE, "overflow": "max", "infinity": "max"}
+_SATURATE = {"overflow": "max", "infinity": "max"}
 _NAN = Number("nan", False, Fraction(0))
 _ONE, _ZERO = whole_number(1), whole_number(0)
 
 
+@cache
+def rule_of(format: str, **choices: str) -> Bound:
+    """IEEE 754's policy with some other choices, bound to a format: once, since it is asked for with each element."""
+    return bind({**_IEEE, **choices}, format)
+
+
 def rounded(number: Number, format: str) -> Number:
     """The value of `format` nearest to a number; overflow to infinity."""
-    return decode(cast_bound(number, bind(_IEEE, format)), format)
+    return decode(cast_bound(number, rule_of(format)), format)
 
 
 def constant(value: float | Fraction) -> Number:
@@ -97,7 +104,7 @@ def clamped(how: str, x: Number, low: Number, high: Number) -> Number:
 def code(x: Number, format: str) -> int:
     """The saturating cast, nearest even. A format without NaN gives its largest value, as PTX does."""
     nan = "nan" if LAYOUTS[format].nan is not None else "max"
-    return cast_bound(x, bind({**_SATURATE, "nan": nan}, format))
+    return cast_bound(x, rule_of(format, nan=nan, **_SATURATE))
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,7 @@ ScaleOf = Callable[[Block, Number], Number]
 
 
 def float32_bits(x: Number) -> int:
-    return cast_bound(x, bind(_IEEE, "float32"))
+    return cast_bound(x, rule_of("float32"))
 
 
 # ---------------- A.1
@@ -199,7 +206,7 @@ def input_to_float8(block: Block, source: str, format: str, given: Given) -> Ans
 
 def integer(x: Number, format: str, rounding: str) -> int:
     """Round, saturate; NaN is 0."""
-    return cast_bound(x, bind({**_SATURATE, "rounding": rounding, "nan": "zero"}, format))
+    return cast_bound(x, rule_of(format, rounding=rounding, nan="zero", **_SATURATE))
 
 
 def int8(scale_of: ScaleOf | None, element: str, rounding: str, clamp: str = "none") -> Rule:

@@ -58,11 +58,11 @@ def _across(raw: Raw) -> int:
     return raw.shape[-1]
 
 
-def by_scale(suffix: str, rows: int, columns: int) -> Weight:
+def by_scale(suffix: str, rows: int, columns: int, codes_in: str = "weight") -> Weight:
     """A code of one byte times the scale of its block; 0: the block is as long as the weight."""
 
     def weight(t: Tensors, p: str, n: int, k: int) -> Fraction:
-        codes = t[f"{p}.weight"]
+        codes = t[f"{p}.{codes_in}"]
         height, width = codes.shape
         i, j = n // (rows or height), k // (columns or width)
         return element(codes, n * width + k) * element(
@@ -142,7 +142,8 @@ WEIGHTS: Mapping[str, Weight] = {
     "ct_FP8": FP8, "ct_FP8_KV": FP8, "ct_FP8_FUSED": FP8, "ct_FP8_MOE": FP8, "ct_FP8_DYNAMIC": CHANNEL,
     "ct_FP8_BLOCK": BLOCK, "ct_NVFP4": four_bit_floats("weight_packed", 16, "weight_global_scale", True),
     "ct_MXFP4": CT_MX4, "ct_MXFP8": MX8, "ct_W4A16": ct_int4, "ct_W4A16_ASYM": ct_int4, "ct_W4A16_ACTORDER": ct_int4,
-    "ct_W8A8": CHANNEL, "mo_FP8": FP8, "mo_FP8_alone": FP8, "mo_NVFP4": MO_NV, "mo_NVFP4_MOE": MO_NV,
+    "ct_W8A8": CHANNEL, "int8_rows": by_scale("weight.scale", 1, 0, "weight.qweight"),
+    "mo_FP8": FP8, "mo_FP8_alone": FP8, "mo_NVFP4": MO_NV, "mo_NVFP4_MOE": MO_NV,
     "mo_FP8_PB": BLOCK, "mo_MXFP8": MX8, "mo_MXFP4": MX4, "mo_W4A16_AWQ": modelopt_int4, "deepseek": DEEPSEEK,
     "deepseek_ue8m0": DEEPSEEK, "quark_fp8_kv": FP8, "quark_fp8_kv_custom": FP8, "quark_ptpc_fp8": CHANNEL,
     "quark_mxfp4": MX4, "quark_mx17": old_mx, "awq": awq, "gptq_v1": gptq(1), "gptq_v1_asym": gptq(1),

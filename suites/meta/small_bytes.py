@@ -16,7 +16,18 @@ Array = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
 #: bytes of an element, by safetensors' word, and safetensors' own order of tensors in a file: wide dtypes first
-WIDTHS = {"I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "F8_E4M3FNUZ": 1, "I8": 1, "U8": 1}
+WIDTHS = {
+    "I64": 8,
+    "F32": 4,
+    "I32": 4,
+    "BF16": 2,
+    "F16": 2,
+    "F8_E4M3": 1,
+    "F8_E4M3FNUZ": 1,
+    "F8_E8M0": 1,
+    "I8": 1,
+    "U8": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,7 @@ def _table(exponent_bits: int, mantissa_bits: int, bias: int, nan: Sequence[int]
 
 E4M3 = _table(4, 3, 7, (0x7F, 0xFF))  #: OCP
 FNUZ = _table(4, 3, 8, (0x80,))
+E5M2 = _table(5, 2, 15, (0x7C, 0x7D, 0x7E, 0x7F, 0xFC, 0xFD, 0xFE, 0xFF))  #: its infinities are none of our codes
 E2M1 = _table(2, 1, 1, ())
 INT4 = [float(q) for q in range(-8, 8)]  #: by code + 8
 UINT4 = [float(q) for q in range(16)]
@@ -94,6 +106,11 @@ def codes_of(dtype: str, x: npt.ArrayLike) -> Raw:
     return Raw(dtype, a.shape, a.astype({"I32": "<i4", "I64": "<i8"}.get(dtype, "u1")).tobytes())
 
 
+def e8m0(x: npt.ArrayLike) -> Raw:
+    """Powers of two, exactly."""
+    return codes_of("F8_E8M0", np.log2(np.asarray(x)) + 127)
+
+
 def value_of(raw: Raw) -> Array:
     """What the elements of a plain tensor, or of scales, stand for. U8 are E8M0 codes here."""
     a = raw.array()
@@ -101,7 +118,7 @@ def value_of(raw: Raw) -> Array:
         return (a.astype("<u4") << 16).view("<f4").astype(np.float64) if a.shape else value_of(flat(raw)).reshape(())
     if raw.dtype == "F8_E4M3":
         return look_up(a, E4M3)
-    if raw.dtype == "U8":
+    if raw.dtype in ("U8", "F8_E8M0"):
         return np.array([2.0 ** (c - 127) if c < 255 else np.nan for c in range(256)])[a.astype(np.int64)]
     return a.astype(np.float64)
 

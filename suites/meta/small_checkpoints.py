@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from narrowgauge.suites.meta import small_configs as configs
+from narrowgauge.suites.meta import small_deepseek4 as deepseek4
 from narrowgauge.suites.meta import small_gguf as gguf
 from narrowgauge.suites.meta import small_models as models
 from narrowgauge.suites.meta import small_rest as rest
@@ -158,6 +159,7 @@ LLMS: dict[str, Llm] = {
     "quark_ptpc_fp8": Llm(models.llama(), schemes.fp8("channel", bf16, 1), configs.quark(*configs.QUARK_PTPC)),
     "quark_mxfp4": Llm(models.llama(), schemes.mxfp4("weight"), configs.quark(*configs.QUARK_MXFP4)),
     "quark_mx17": Llm(models.llama(), schemes.mx17, configs.quark(*configs.QUARK_OLD)),
+    "int8_rows": Llm(models.llama(), schemes.int8_rows),
     "awq": Llm(models.llama(), schemes.awq, configs.AWQ, kept=f16),
     "gptq_v1": _gptq(1, "gptq", True),
     "gptq_v1_asym": _gptq(1, "gptq", False),
@@ -178,6 +180,15 @@ def _conv_pth() -> Draft:
     return made
 
 
+def _training() -> Draft:
+    """A trainer's state in safetensors: paths with dots."""
+    made = rest.training()
+    tables = ({name.replace("/", "."): x for name, x in table.items()} for table in (made.weights, made.originals))
+    tensors = {name.replace("/", "."): raw for name, raw in made.tensors.items()}
+    weights, originals = tables
+    return Draft(tensors, weights=weights, originals=originals)
+
+
 def _made(row: Llm) -> Callable[[], Draft]:
     return lambda: draft(row)
 
@@ -186,7 +197,9 @@ def _made(row: Llm) -> Callable[[], Draft]:
 KINDS: dict[str, Callable[[], Draft]] = {name: _made(row) for name, row in LLMS.items()} | {
     "gpt_oss": lambda: rest.gpt_oss(openai=False),
     "gpt_oss_openai": lambda: rest.gpt_oss(openai=True),
+    "deepseek_v4": deepseek4.draft,
     "conv_fp32": rest.convolutions,
+    "training": _training,
     "gguf": gguf.draft,
     "torch_bin": _torch_bin,
     "torch_pth": _conv_pth,
@@ -247,3 +260,18 @@ def _sharded(folder: Path, made: Draft) -> None:
     total = sum(len(raw.data) for raw in made.tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+
+
+def write_original(kind: str, folder: Path) -> Path:
+    """The plain weights that a kind is made from, in bfloat16 under their own names: what ``--against`` is given.
+
+    Experts of gpt-oss are [E, K, N] there, as transformers keeps them.
+    """
+    made = draft_of(kind)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {key: value for key, value in made.config.items() if key != "quantization_config"}
+    if config:
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    plain = {name: bf16(x.transpose(0, 2, 1) if x.ndim == 3 else x) for name, x in made.originals.items()}
+    write_safetensors(folder / "model.safetensors", plain, {"format": "pt"})
+    return folder

@@ -31,6 +31,12 @@ class Draft:
         raw = store(x)
         self.tensors[name], self.weights[name], self.originals[name] = raw, value_of(raw), x
 
+    def quantize(self, path: str, w: Array, scheme: Scheme, shared: float = 0.0) -> None:
+        """The weight of a linear layer. ``shared``: the largest magnitude of all under its second scale."""
+        made = scheme(w, shared)
+        self.tensors |= {f"{path}.{suffix}": raw for suffix, raw in made.tensors.items()}
+        self.weights[f"{path}.weight"], self.originals[f"{path}.weight"] = made.weight, w
+
 
 @dataclass(frozen=True)
 class Llm:
@@ -73,9 +79,7 @@ def _linear(found: Draft, row: Llm, path: str, w: Array, shared: float) -> None:
     name = f"{path}.weight"
     if row.scheme is None:
         return found.keep(name, w, row.kept)
-    quantized = row.scheme(w, shared)
-    found.tensors |= {f"{path}.{suffix}": raw for suffix, raw in quantized.tensors.items()}
-    found.weights[name], found.originals[name] = quantized.weight, w
+    found.quantize(path, w, row.scheme, shared)
     if row.input:
         suffix, store = row.input
         found.tensors[f"{path}.{suffix}"] = store(models.activation_scale(row.model.input_of(path)))

@@ -31,6 +31,7 @@ class Flaw:
     ask: Mapping[str, Any] = field(default_factory=dict)  #: against: the originals; to, target, kv_cache_dtype
     after: Callable[[Path], None] | None = None  #: an edit of the folder once it is written
     row: str = ""  #: of the log of public failures
+    says: str = ""  #: a part of what is said, where it names the mistake
 
 
 AGAINST: Mapping[str, Any] = {"against": True}

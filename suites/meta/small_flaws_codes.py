@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from narrowgauge.suites.meta.small_bytes import FNUZ, Raw, codes_of, nearest, nibbles_of, words
+from narrowgauge.suites.meta.small_bytes import E5M2, FNUZ, Raw, codes_of, nearest, nibbles_of, words
 from narrowgauge.suites.meta.small_drafts import Draft
 from narrowgauge.suites.meta.small_flaw import (
     AGAINST,
@@ -41,6 +41,15 @@ def made_fnuz(draft: Draft) -> None:
             scale = stored("BF16", np.array([np.abs(w).max() / 240]))
             draft.tensors[f"{at}.weight_scale"] = scale
             draft.tensors[name] = codes_of("F8_E4M3", nearest(w / (np.abs(w).max() / 240), FNUZ))
+
+
+def made_e5m2(draft: Draft) -> None:
+    """Quantized for E5M2, a row by its largest magnitude / 57344, and labelled as E4M3."""
+    for name, w in draft.originals.items():
+        if draft.tensors[name].dtype == "F8_E4M3":
+            ideal = np.abs(w).max(axis=1, keepdims=True) / 57344
+            draft.tensors[name.removesuffix(".weight") + ".weight_scale"] = stored("BF16", ideal)
+            draft.tensors[name] = codes_of("F8_E4M3", nearest(w / ideal, E5M2))
 
 
 def _minus_zero_to_zero(x: Elements) -> Elements:
@@ -103,50 +112,128 @@ def _tiny(x: Elements) -> Elements:
     return np.where(np.arange(x.size).reshape(x.shape) % 1000 == 0, 1e-30, x)
 
 
+def _turned_signs(x: Elements) -> Elements:
+    """Two's complement instead of code + 8."""
+    return x ^ np.int32(-0x77777778)
+
+
+def _padded(x: Elements) -> Elements:
+    """A block more along K, of zeros."""
+    return np.concatenate([x, np.zeros_like(x[:, :, :1])], axis=2)
+
+
+GATE = UP.replace("up", "gate")
 FP8_CODES = "_proj.weight"
 TO_F16 = {"to": "float16"}
 
 CODES: dict[str, Flaw] = {
     # flavours of fp8
-    "FNUZ bytes labelled OCP": Flaw("ct_FP8", made_fnuz, NAN, row="FMT07"),
+    "FNUZ bytes labelled OCP": Flaw("ct_FP8", made_fnuz, ("FNUZ bytes labelled OCP", *NAN), row="FMT07"),
     "NaN bytes": Flaw(
         "deepseek", codes(f"{UP.replace('up', 'shared_experts.up')}.weight", some_codes(0x7F, 0xFF)), NAN
     ),
     "0x80 kept": Flaw(
-        "ct_FP8", each(codes(FP8_CODES, lambda x: x, "F8_E4M3FNUZ"), numbers(".weight_scale", lambda x: x * 2)), NAN
+        "ct_FP8",
+        each(
+            codes(FP8_CODES, lambda x: x, "F8_E4M3FNUZ"),
+            codes(f"{DOWN}.weight", some_codes(0x80)),
+            numbers(".weight_scale", lambda x: x * 2),
+        ),
+        NAN,
     ),
-    "scale not doubled": Flaw("ct_FP8", codes(FP8_CODES, _minus_zero_to_zero, "F8_E4M3FNUZ"), LOST, AGAINST),
+    "scale not doubled": Flaw(
+        "ct_FP8",
+        codes(FP8_CODES, _minus_zero_to_zero, "F8_E4M3FNUZ"),
+        LOST,
+        AGAINST,
+        says="labelled FNUZ",
+    ),
     "OCP bytes for an FNUZ device": Flaw(
         "ct_FP8", nothing, ("OCP bytes for FNUZ",), {"target": "gfx942", "to": "fnuz"}, row="FMT07"
     ),
+    "NaN on the way to FNUZ": Flaw(
+        "ct_FP8", codes(f"{DOWN}.weight", some_codes(0x7F)), ("NaN becomes finite",), {"to": "fnuz"}
+    ),
+    "E8M0 that cannot double": Flaw(
+        "ct_MXFP8", codes(f"{DOWN}.weight_scale", some_codes(254)), ("E8M0 cannot double",), {"to": "fnuz"}
+    ),
+    "fp8 called uint8": Flaw("ct_FP8_DYNAMIC", codes(FP8_CODES, lambda x: x, "U8"), ("configuration disagrees",)),
+    "E5M2 labelled E4M3": Flaw("ct_FP8_DYNAMIC", made_e5m2, ("bytes of another format", *LOST), AGAINST),
     # scales that belong to other codes
-    "factor two": Flaw("ct_FP8", numbers(f"{DOWN}.weight_scale", lambda x: x * 2), LOST, AGAINST),
+    "factor two": Flaw("ct_FP8", numbers(f"{DOWN}.weight_scale", lambda x: x * 2), LOST, AGAINST, says="2.0"),
     "wrong shard's scale": Flaw(
-        "ct_FP8_DYNAMIC", swapped(f"{OUT}.weight_scale", f"{DOWN}.weight_scale"), LOST, AGAINST
+        "ct_FP8_DYNAMIC",
+        swapped(f"{OUT}.weight_scale", f"{DOWN}.weight_scale"),
+        LOST,
+        AGAINST,
+        says="of another layer or shard",
     ),
     "scales rounded up without new codes": Flaw(
-        "deepseek", numbers(".weight_scale_inv", lambda x: 2.0 ** np.ceil(np.log2(x))), LOST, AGAINST, row="E8M011"
+        "deepseek",
+        numbers(".weight_scale_inv", lambda x: 2.0 ** np.ceil(np.log2(x))),
+        LOST,
+        AGAINST,
+        says="with other scales for the same codes",
+        row="E8M011",
     ),
     # how codes and scales lie
-    "transposed weight": Flaw("ct_FP8", codes(f"{OUT}.weight", _turned), LOST, AGAINST, row="LAYOUT06"),
+    "transposed weight": Flaw(
+        "ct_FP8", codes(f"{OUT}.weight", _turned), LOST, AGAINST, says="the matrix is turned", row="LAYOUT06"
+    ),
     "transposed weight and shape": Flaw("ct_FP8", codes(f"{DOWN}.weight", _transposed), ("shape disagrees",)),
-    "nibbles the other way round": Flaw("ct_NVFP4", codes(".weight_packed", _halves), LOST, AGAINST, row="LAYOUT03"),
-    "nibbles of gpt-oss the other way round": Flaw("gpt_oss", codes("_blocks", _halves), LOST, AGAINST),
-    "pairs in GGUF's MXFP4": Flaw("gguf", _gguf_pairs, LOST, AGAINST, row="LAYOUT02"),
-    "AWQ in plain order": Flaw("awq", codes(".qweight", _linear_order), LOST, AGAINST),
-    "scales swizzled": Flaw("mo_NVFP4", codes(f"{DOWN}.weight_scale", swizzle), LOST, AGAINST, row="LAYOUT08"),
+    "nibbles the other way round": Flaw(
+        "ct_NVFP4", codes(".weight_packed", _halves), LOST, AGAINST, says="the other way round", row="LAYOUT03"
+    ),
+    "nibbles of gpt-oss the other way round": Flaw(
+        "gpt_oss", codes("_blocks", _halves), LOST, AGAINST, says="the other way round"
+    ),
+    "pairs in GGUF's MXFP4": Flaw(
+        "gguf", _gguf_pairs, LOST, AGAINST, says="each byte holds neighbours", row="LAYOUT02"
+    ),
+    "AWQ in plain order": Flaw("awq", codes(".qweight", _linear_order), LOST, AGAINST, says="in plain order"),
+    "scales swizzled": Flaw(
+        "mo_NVFP4",
+        codes(f"{DOWN}.weight_scale", swizzle),
+        LOST,
+        AGAINST,
+        says="in the order of a kernel",
+        row="LAYOUT08",
+    ),
     "scales swizzled twice": Flaw(
-        "mo_NVFP4", codes(f"{OUT}.weight_scale", lambda x: swizzle(swizzle(x))), LOST, AGAINST, row="STATE03"
+        "mo_NVFP4",
+        codes(f"{OUT}.weight_scale", lambda x: swizzle(swizzle(x))),
+        LOST,
+        AGAINST,
+        says="twice in the order of a kernel",
+        row="STATE03",
+    ),
+    "int4 without its offset": Flaw(
+        "ct_W4A16", codes(".weight_packed", _turned_signs), LOST, AGAINST, says="two's complement"
+    ),
+    "gate and up exchanged": Flaw(
+        "ct_FP8", each(*(swapped(f"{UP}{end}", f"{GATE}{end}") for end in (".weight", ".weight_scale"))), LOST, AGAINST
+    ),
+    "experts exchanged": Flaw("gpt_oss", codes("down_proj_blocks", lambda x: x[::-1]), LOST, AGAINST),
+    "padded and not said": Flaw(
+        "gpt_oss",
+        each(codes("down_proj_blocks", _padded), codes("down_proj_scales", _padded)),
+        ("shape disagrees",),
+        row="LAYOUT09",
     ),
     # zeros of GPTQ
     "GPTQ v2 called v1": Flaw(
-        "gptq_v2", configured("quantization_config", "checkpoint_format", value="gptq"), LOST, AGAINST, row="LAYOUT04"
+        "gptq_v2",
+        configured("quantization_config", "checkpoint_format", value="gptq"),
+        LOST,
+        AGAINST,
+        says="(gptq_v2)",
+        row="LAYOUT04",
     ),
     "GPTQ v1 called v2": Flaw(
-        "gptq_v1", configured("quantization_config", "checkpoint_format", value="gptq_v2"), LOST, AGAINST
+        "gptq_v1", configured("quantization_config", "checkpoint_format", value="gptq_v2"), ("zeros out of step",)
     ),
     "GPTQ without its version": Flaw(
-        "gptq_v1",
+        "gptq_v1_asym",
         each(
             unconfigured("quantization_config", "checkpoint_format"),
             unconfigured("quantization_config", "format"),
@@ -158,6 +245,9 @@ CODES: dict[str, Flaw] = {
         "gptq_v1_asym", codes(".qzeros", _wrapped_zeros), ("zeros out of range",), row="LAYOUT05"
     ),
     # plain numbers
+    "scales below float16": Flaw(
+        "deepseek", numbers(".weight_scale_inv", lambda x: x * 1e-5), ("scale lost in float16",), TO_F16
+    ),
     "beyond float16": Flaw("conv_fp32", variances("conv2_BN.running_var"), ("infinite in float16",), TO_F16),
     "bfloat16 beyond float16": Flaw(
         "bf16", numbers(f"{DOWN}.weight", first(65536.0)), ("infinite in float16",), TO_F16, row="RANGE1603"

@@ -46,6 +46,12 @@ def shard_gone(folder: Path) -> None:
     (folder / "model-00002-of-00003.safetensors").unlink()
 
 
+def shard_again(folder: Path) -> None:
+    """The second shard once more, as a third."""
+    third = folder / "model-00003-of-00003.safetensors"
+    third.write_bytes((folder / "model-00002-of-00003.safetensors").read_bytes())
+
+
 def shard_cut(folder: Path) -> None:
     path = folder / "model-00002-of-00003.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
@@ -70,7 +76,10 @@ DTYPE = ("dtype disagrees",)
 CONFIG: dict[str, Flaw] = {
     "shard missing": Flaw("bf16_sharded", nothing, REFUSED, after=shard_gone),
     "shard cut": Flaw("bf16_sharded", nothing, REFUSED, after=shard_cut),
-    "index names what is not there": Flaw("bf16_sharded", nothing, REFUSED, after=index(_promise)),
+    "tensor in two shards": Flaw("bf16_sharded", nothing, REFUSED, after=shard_again),
+    "index names what is not there": Flaw(
+        "bf16_sharded", nothing, ("index names absent tensors",), after=index(_promise)
+    ),
     "index of another size": Flaw("bf16_sharded", nothing, ("index size",), after=index(_halve)),
     "float16 in the configuration": Flaw("bf16", configured("dtype", value="float16"), DTYPE),
     "Gemma in float16": Flaw(

@@ -5,7 +5,7 @@ own files (compressed-tensors 0.20.1, ModelOpt 0.47.0, Quark 0.13) and of their 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -102,6 +102,14 @@ def int8(w: Array, shared: float) -> Quantized:
     return Quantized({"weight": codes_of("I8", codes), "weight_scale": stored}, look_up(codes, INT8) * value_of(stored))
 
 
+def int8_rows(w: Array, shared: float) -> Quantized:
+    """As fracast 0.1.0 has it, with nothing in config.json."""
+    stored = f32(amax(w, (1, w.shape[1])) / 127)
+    codes = nearest(w / value_of(stored), INT8)
+    tensors = {"weight.qweight": codes_of("I8", codes), "weight.scale": stored}
+    return Quantized(tensors, look_up(codes, INT8) * value_of(stored))
+
+
 def _mx_codes(w: Array, emax: int) -> tuple[Raw, Array]:
     """Scales of 32 along K, the largest exponent less the format's (OCP MX 1.0), as E8M0; and each weight's own."""
     codes = np.floor(np.log2(amax(w, (1, 32)))).astype(np.int64) - emax + 127
@@ -109,13 +117,13 @@ def _mx_codes(w: Array, emax: int) -> tuple[Raw, Array]:
     return stored, spread(value_of(stored), w.shape, (1, 32))
 
 
-def mxfp4(weight: str, raw_dtype: str = "U8") -> Scheme:
+def mxfp4(weight: str, raw_dtype: str = "U8", scale: str = "weight_scale", scale_dtype: str = "U8") -> Scheme:
     """E2M1, an even k in the low nibble."""
 
     def quantize(w: Array, shared: float) -> Quantized:
         stored, each = _mx_codes(w, 2)
         codes = nearest(w / each, E2M1)
-        tensors = {weight: codes_of(raw_dtype, pairs(codes)), "weight_scale": stored}
+        tensors = {weight: codes_of(raw_dtype, pairs(codes)), scale: replace(stored, dtype=scale_dtype)}
         return Quantized(tensors, look_up(codes, E2M1) * each)
 
     return quantize

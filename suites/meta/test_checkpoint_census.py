@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from narrowgauge.checkpoints import census, counted
+from narrowgauge.checkpoints import census, counted, tally_codes
 from narrowgauge.checkpoints.census import census_of_run, take_census
 from narrowgauge.checkpoints.landing import NARROW, landing
 from narrowgauge.checkpoints.model import Stored
@@ -92,6 +92,37 @@ def test_codes_of_at_most_8_bits(source: str, tmp_path: Path, monkeypatch: pytes
         assert [place.index for place in taken.places(counted.NAN)] == [(at,) for at in nan[:5]]
 
 
+def test_a_table_that_is_full_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = np.random.default_rng(6).integers(0, 256, 1001)
+    tensor = stored(tmp_path, codes, "float8_e4m3fn")
+    monkeypatch.setattr(census, "CODES_PIECE", 100)
+    monkeypatch.setattr(tally_codes, "FULL", 120)
+    taken = take_census(tensor)
+    assert taken.codes is not None
+    assert taken.codes.tolist() == np.bincount(codes, minlength=256).tolist()
+    found = [place.index for place in taken.places(counted.code(0x80))]
+    assert found == [(at,) for at in np.flatnonzero(codes == 0x80)[:5].tolist()]
+
+
+def test_what_is_exact_without_a_count(tmp_path: Path) -> None:
+    """float16 has three bits more than bfloat16, so down to 2^-17 it holds all of them; below that nobody counted."""
+    edge = (127 - 17) << 7  # the code of 2^-17
+    for codes, inexact in (([edge, 0x3F81, 0], 0), ([edge - 1, 0x3F81], None), ([edge, 0x4780], None)):
+        taken = take_census(stored(tmp_path, np.array(codes), "bfloat16"))
+        assert taken.into["float16"].inexact == inexact
+    assert take_census(stored(tmp_path, np.array([0x3F800000]), "float32")).into["float16"].inexact is None
+
+
+def test_signs_of_large_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensor = stored(tmp_path, EVERY_16, "bfloat16")
+    exact = take_census(tensor)
+    monkeypatch.setattr(census, "SIGNED", tensor.size - 1)
+    large, half = take_census(tensor), census_of_run(tensor, 0, tensor.size // 2)
+    assert (large.negative, half.negative, (half + exact).negative) == (None, None, None)
+    assert (large.nan, large.minus_infinite, large.seen) == (exact.nan, exact.minus_infinite, exact.seen)
+    assert take_census(tensor, exactness=True).negative == exact.negative == 0x7F80, "finite ones but zero, and -inf"
+
+
 def test_bytes_read_as_another_format(tmp_path: Path) -> None:
     codes = np.random.default_rng(4).integers(0, 256, 3001)
     taken = take_census(stored(tmp_path, codes, "uint8"))
@@ -120,6 +151,12 @@ def test_whole_numbers(dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert taken.into == {}
     below = [at for at, x in enumerate(real) if x < 0][:5]
     assert [place.index for place in taken.places(counted.NEGATIVE)] == [(at,) for at in below]
+
+
+def test_whole_numbers_of_one_sign(tmp_path: Path) -> None:
+    for numbers, least in (([-9, -3], 3), ([9, 3], 3), ([-9, 0, 3], 3), ([0, 0], math.inf), ([-(2**63)], 2**63)):
+        taken = take_census(plain(tmp_path, np.array(numbers, np.int64), "I64"))
+        assert (taken.least, taken.amax) == (least, max(map(abs, numbers)))
 
 
 def test_thresholds_of_float16() -> None:

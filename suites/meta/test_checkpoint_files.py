@@ -85,6 +85,7 @@ WRONG: list[tuple[str, Any, int, str]] = [
     ("overflow", {"a": {"dtype": "F32", "shape": [1 << 40] * 2, "data_offsets": [0, 4]}}, 4, "impossible shape"),
     ("half a byte", {"a": {"dtype": "F4", "shape": [3], "data_offsets": [0, 2]}}, 2, "impossible shape"),
     ("too few", {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, 4, "8 bytes; its data_offsets"),
+    ("too many", {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}, 8, "4 bytes; its data_offsets"),
     ("backwards", {"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}, 4, "4 bytes; its data_offsets"),
     ("cut off", {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, 3, "and may be cut off"),
     ("outside", {"a": {"dtype": "F32", "shape": [1], "data_offsets": [1 << 62, (1 << 62) + 4]}}, 4, "may be cut off"),
@@ -118,6 +119,7 @@ STRICTER: list[tuple[bytes, int, str]] = [
      61, "the name 'a' stands twice in one object"),
     (b'{"a":{"dtype":"U8","dtype":"I8","shape":[1],"data_offsets":[0,1]}}', 27, "the name 'dtype' stands twice"),
     (b'{"\\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', 8, "is no Unicode"),
+    (b'{"a":{"dtype":"U8","shape":[0,4611686018427387904,4],"data_offsets":[0,0]}}', 9, "impossible shape"),
     (b'{"a":{"dtype":"U8","shape":[1' + b",1" * 64 + b'],"data_offsets":[0,1]}}', 9, "impossible shape"),
 ]  # fmt: skip
 

@@ -227,6 +227,8 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     (folder / "model.safetensors").mkdir(parents=True)
     assert refusal(folder) == f"{folder / 'model.safetensors'} is no regular file"
     assert "holds no weights" in refusal(folder / "model.safetensors")
+    below = lay(tmp_path / "g", {"m.safetensors": ONE}) / "m.safetensors" / "model"
+    assert refusal(below) == f"cannot read {below}: Not a directory"
     pipe = tmp_path / "pipe.gguf"
     os.mkfifo(pipe)
     assert refusal(pipe) == f"{pipe} is no regular file"

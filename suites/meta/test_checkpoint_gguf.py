@@ -89,6 +89,7 @@ WRONG_GGUF: list[tuple[bytes, str]] = [
     (named("t", kind=99), "unknown type 99; known: 0 F32"),
     (named("t", kind=31), "unknown type 31, Q4_0_4_4, which ggml does not read any more"),
     (named("t", axes=[31]), r"of Q8_0 has the impossible shape \[31\]"),
+    (named("t", axes=[16, 2]), r"impossible shape \[2, 16\]"),
     (named("t", axes=[]), r"impossible shape \[\]"),
     (named("t", axes=[1 << 32, 1 << 32]), "impossible shape"),
     (named("t", axes=[32] * 5), "byte 24: tensor 't' has 5 axes; ggml has at most 4"),

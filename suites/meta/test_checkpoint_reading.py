@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from narrowgauge.checkpoints import source
 from narrowgauge.checkpoints.dtypes import UNITS
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.reading import all_elements, elements, pieces, rows, whole
@@ -75,6 +78,20 @@ def test_bytes_without_a_format(tmp_path: Path) -> None:
         for read in (elements, rows):
             with pytest.raises(BadInput, match=f"'t' is {dtype}, whose elements have no known format"):
                 next(iter(read(one)))
+
+
+class Slow(io.FileIO):
+    """A file that gives at most five bytes at once, as systems may."""
+
+    def readinto(self, buffer: Any) -> int:
+        return super().readinto(memoryview(buffer)[:5]) or 0
+
+
+def test_a_read_that_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = random_bytes(5, 64)
+    one = stored(tmp_path / "x", "F64", (8,), content)
+    monkeypatch.setattr(source, "raw", lambda descriptor: Slow(descriptor, "rb"))
+    assert whole(one).tobytes() == content == b"".join(piece.tobytes() for piece in pieces(one, 24))
 
 
 def test_a_file_that_shrinks_or_goes(tmp_path: Path) -> None:

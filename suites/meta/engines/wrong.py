@@ -3,31 +3,30 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import warnings
 from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
 
-from narrowgauge.suites.meta import wrong_blocks, wrong_fours  # fill the list of wrong ones
 from narrowgauge.suites.meta.conversion_sets import SETS, Patterns, differences
 from narrowgauge.suites.meta.second_conversions import CONVERSIONS
-from narrowgauge.suites.meta.wrong_conversions import WRONG
-
-MODULES = (wrong_blocks, wrong_fours)
 
 
-def tensors(given: Patterns) -> dict[str, Any]:
+def tensors(conversion: str, given: Patterns) -> dict[str, Any]:
     """As the wrong conversions take them: float32 and bfloat16 by value, all else as stored."""
+    import torch
+
     found: dict[str, Any] = {}
     for name, array in given.items():
         array = np.ascontiguousarray(array)
         if array.dtype == np.uint32:
             found["x" if name == "codes" else name] = torch.from_numpy(array.view(np.float32).copy())
-        elif array.dtype == np.uint16 and name != "scales":
-            found["x" if name == "codes" else name] = torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+        elif name == "codes" and array.dtype == np.uint16:
+            wide = torch.float16 if conversion == "bfloat16_counted" else torch.bfloat16
+            found["x"] = torch.from_numpy(array.view(np.int16).copy()).view(wide)
         else:
             found[name] = torch.from_numpy((array.view(np.int16) if array.dtype == np.uint16 else array).copy())
     return found
@@ -35,6 +34,8 @@ def tensors(given: Patterns) -> dict[str, Any]:
 
 def patterns(made: Any) -> Patterns:
     """As the second derivation gives them."""
+    import torch
+
     found = {}
     for name, value in made.items():
         value = value.detach().contiguous()
@@ -47,6 +48,14 @@ def patterns(made: Any) -> Patterns:
     return found
 
 
+def listed() -> dict[str, Any]:
+    """The wrong conversions, of three files that fill one list."""
+    found: dict[str, Any] = {}
+    for name in ("wrong_conversions", "wrong_blocks", "wrong_fours"):
+        found |= importlib.import_module(f"narrowgauge.suites.meta.mutant_kernels.{name}").WRONG
+    return found
+
+
 @cache
 def some(conversion: str) -> list[tuple[Patterns, Patterns]]:
     """At most some 10 sets of a conversion, and the right answers."""
@@ -56,10 +65,10 @@ def some(conversion: str) -> list[tuple[Patterns, Patterns]]:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    for name, one in WRONG.items():
+    for name, one in listed().items():
         sets, seen, first = some(one.of), 0, ""
         for given, right in sets:
-            what = list(differences(one.of, patterns(one.run(tensors(given))), right))
+            what = list(differences(one.of, patterns(one.run(tensors(one.of, given))), right))
             seen += bool(what)
             first = first or "; ".join(what)
         told = {"name": name, "of": one.of, "imitates": one.imitates, "reports": one.reports}
