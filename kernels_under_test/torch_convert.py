@@ -215,5 +215,5 @@ def torch_block_to_mxfp4(x, format, scale):
     y = made / torch.exp2(exponent)
     bounds = torch.tensor((0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0), device=x.device)
     code = (y.abs().float()[..., None] > bounds).sum(-1)
-    code = torch.where(y <= 0, code + 8, code)
+    code = torch.where(y > 0, code, code + 8)  # zero is -0, and so is NaN, whose sign is 0
     return {"codes": code.flatten(1).to(torch.uint8), "scale": (exponent.squeeze(-1) + 127).to(torch.uint8)}

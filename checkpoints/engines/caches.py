@@ -12,6 +12,7 @@ from narrowgauge.checkpoints.engines.loaders import Fate, Loader, Way, fate
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kv_scales import kv_tensors
 from narrowgauge.checkpoints.model import Checkpoint, Stored
+from narrowgauge.checkpoints.targets import own_name
 from narrowgauge.checkpoints.values import numbers
 from narrowgauge.reference.kv.delivery import Scale, delivered
 from narrowgauge.reference.kv.flags import flag_named, is_fnuz
@@ -37,9 +38,9 @@ TAKES: dict[tuple[str, str], tuple[str, str]] = {
     ("sglang", "fp8"): ("all", f"{_S8}fp8.py:474-475"),
     ("sglang", "compressed-tensors"): ("declared", f"{_S8}compressed_tensors/compressed_tensors.py:213-225"),
     ("sglang", "quark"): ("all", f"{_S8}quark/quark.py:485-486,523-525"),
-    ("sglang", "modelopt"): ("declared", f"{_S8}modelopt_quant.py:347-348"),
     ("sglang", "modelopt_fp8"): ("declared", f"{_S8}modelopt_quant.py:347-348"),
-    ("sglang", "modelopt_fp4"): ("declared", f"{_S8}modelopt_quant.py:347-348"),
+    ("sglang", "modelopt_fp4"): ("all", f"{_S8}modelopt_quant.py:347-348,1637-1638"),
+    ("sglang", "mxfp8"): ("all", f"{_S8}fp8.py:474-475"),
     ("sglang", "modelopt_mixed"): ("declared", f"{_S8}modelopt_quant.py:1076-1077"),
 }
 _LAYER = re.compile(r"(.*?layers\.\d+\.)")
@@ -63,7 +64,9 @@ def loader_of(checkpoint: Checkpoint, engine: str) -> Loader | None:
 
 def takes(engine: str, said: Configuration, loader: Loader) -> str:
     """Where the engine says that its attention has scales for this method; "" where it has none."""
-    whose, source = TAKES.get((engine, said.method.replace("_tensors", "-tensors")), ("", ""))
+    algorithm = str(said.said.get("quant_algo") or "").upper()
+    family = "nvfp4" if "NVFP4" in algorithm else "mxfp8" if algorithm == "MXFP8" else ""
+    whose, source = TAKES.get((engine, own_name(engine, said.method, family)), ("", ""))
     latent = loader.attention.endswith(("mla_attn", "attn_mqa"))
     if not whose or (whose == "not latent" and latent) or (whose == "declared" and not said.kv):
         return ""

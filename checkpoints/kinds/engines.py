@@ -57,6 +57,11 @@ ENGINES: dict[str, Kind] = {
         "The engine multiplies codes and scale in float16, where they go beyond 65504.",
         "Give the shards one scale when the checkpoint is made, or a scale for each channel.",
     ),
+    "scales of another name": Kind(
+        "wrong",
+        "The engine's method has its scales under another name than the file: they are dropped, or loading ends.",
+        "Rename them, or correct weight_block_size: scales of blocks end as weight_scale_inv.",
+    ),
     "scales renamed away": Kind(
         "wrong",
         "The engine's model file renames the scales to a name that its method does not have: they are not loaded.",
