@@ -20,7 +20,7 @@ from narrowgauge.suites.meta.small_checkpoints import FLAWS
 pytestmark = pytest.mark.meta
 
 ROOT = Path(narrowgauge.__file__).resolve().parent.parent
-#: faults of which we know no public report; each is a slip that the code of a cast, a quantizer, a cache or a converter invites
+#: faults of which we know no public report; each is a slip that the code of a cast, quantizer, cache or converter invites
 UNREPORTED = {
     "cast.clamped_to_224",
     "cast.clamped_to_240",
