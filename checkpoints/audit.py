@@ -126,7 +126,7 @@ def _scales(report: Report) -> Iterator[Event]:
     """What the scales of quantized weights say, by themselves and of their codes."""
     taken = report.taken
     done, total = 0, sum(p.size for p in taken)
-    for passport, found in each(of_passport, taken, workers(report, COSTS * total)):
+    for passport, found in each(of_passport, taken, workers(report, total)):
         for finding in found:
             yield _found(report, AS_IT_IS, finding)
         done += passport.size

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from narrowgauge.checkpoints import audit as stages
+from narrowgauge.checkpoints import blocked
 from narrowgauge.checkpoints.asked import Asked, destinations
 from narrowgauge.checkpoints.audit import audit
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.opening import open_checkpoint
-from narrowgauge.checkpoints.report import Found, Progress, Report, pattern_of
+from narrowgauge.checkpoints.report import Found, Progress, Report, grouped, pattern_of
+from narrowgauge.command.audit_words import where
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
 from narrowgauge.suites.meta.small_bytes import Raw, bf16, f32, write_safetensors
@@ -167,12 +169,16 @@ def test_tensors_are_counted_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [p.index for p in cut.censuses["a.weight"].places("NaN")] == [(17, 40)]
 
 
-def test_numbers_in_blocks_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_in_blocks_are_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """GGUF's bytes are codes of no format: a half of 65504 over 32 int8 makes weights that float16 cannot hold."""
     folder = write("gguf", tmp_path / "m").folder
     stored = open_checkpoint(folder).tensors["blk.1.attn_q.weight"]
     assert stored.dtype == "Q8_0"
     columns = stored.shape[1]
+    monkeypatch.setattr(blocked, "PIECE", columns)  # a row
+    monkeypatch.setattr(blocked, "RUN", 24)
     with stored.path.open("r+b") as file:
         file.seek(stored.start + (3 * columns // 32 + 1) * 34)  # the second block of row 3
         file.write(b"\xff\x7b")
@@ -189,9 +195,40 @@ def test_several_processes_find_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stages, "MUCH", 0)
-    folder = str(write("ct_NVFP4", tmp_path / "m").folder)
-    one, two = (as_json(["audit", folder, "--workers", n], capsys) for n in ("1", "2"))
+    folder, original = str(write("ct_FP8", tmp_path / "m").folder), str(write("bf16", tmp_path / "o").folder)
+    question = ["audit", folder, "--only", "layers.0.mlp", "--against", original, "--to", "vllm.fp8_per_tensor_dynamic"]
+    one, two = (as_json([*question, "--workers", n], capsys) for n in ("1", "2"))
     assert one == two
+    assert len(one["against"]) == 3
+
+
+# --- findings together -----------------------------------------------------------------------------------------------
+
+
+def test_findings_of_one_kind_are_one_entry(tmp_path: Path) -> None:
+    """The worst first; what is wrong before doubts and notes, then by question; an optimizer's apart."""
+    report = list(audit(Asked(write("bf16", tmp_path / "m").folder, destinations(["float16"]))))[-1]
+    assert isinstance(report, Report)
+    layers = [Finding("scale zero", "", f"model.layers.{n}.x.scale", n) for n in (2, 7, 3)]
+    report.found = [
+        Found("as it is", Finding("scale in bfloat16", "", "a")),
+        Found("to float16", layers[0]),
+        *(Found("as it is", one) for one in layers),
+        Found("as it is", layers[1], "optimizer"),
+        *(Found("as it is", Finding("codes saturate", "", name, 1)) for name in ("a.x", "b.x")),
+    ]
+    groups = grouped(report)
+    assert [(g.kind, g.about, g.first.role, where(g), g.count) for g in groups] == [
+        ("scale zero", "as it is", "model", "3 × model.layers.*.x.scale", 12),
+        ("scale zero", "to float16", "model", "model.layers.2.x.scale", 2),
+        ("scale zero", "as it is", "optimizer", "model.layers.7.x.scale", 7),
+        ("codes saturate", "as it is", "model", "2 tensors", 2),
+        ("scale in bfloat16", "as it is", "model", "a", 0),
+    ]
+    assert [f.finding.count for f in groups[0].members] == [7, 3, 2]
+    as_it_is, moved = (answer.said for answer in report.answers)
+    assert as_it_is == "scale zero (3; 12 elements); in doubt: codes saturate (2)"
+    assert moved == "scale zero (1; 2 elements)"
 
 
 # --- names of strangers ----------------------------------------------------------------------------------------------
