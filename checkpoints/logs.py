@@ -75,7 +75,7 @@ def _finding(seen: _Seen) -> Finding:
     if once:
         said += "; an engine says it once, so that other layers may be meant too"
     by = ", ".join(f"{engine} ({line.source})" for engine, line in seen.lines.items())
-    return Finding(f"log: {first.kind}", f"{said} [{by}]", "", seen.count, tuple(seen.places))
+    return Finding(f"log: {first.kind}", f"{said} [{by}]", places=tuple(seen.places))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -177,7 +177,7 @@ def test_scales_of_the_cache_in_use(
     assert (OTHERWISE in found) == bool(text)
     if text:
         assert text in found[OTHERWISE].said
-        assert found[OTHERWISE].count == 2, "both layers"
+        assert ": 2 layers, model.layers.0.self_attn" in found[OTHERWISE].said
 
 
 EACH = {"q_proj": 0.5, "k_proj": 0.25, "v_proj": 2.0, "gate_proj": 1.0, "up_proj": 1.0}
@@ -265,7 +265,8 @@ def test_scales_under_another_name(engine: str, edits: tuple[Edit, ...], kind: s
     found = said(tmp_path, "deepseek", engine, "", "", *edits)
     assert set(found) & {AWAY, ANOTHER} == ({kind} if kind else set())
     if kind:
-        assert found[kind].count == sum(name.endswith(INV) for name in draft_of("deepseek").tensors)
+        number = sum(name.endswith(INV) for name in draft_of("deepseek").tensors)
+        assert f"{engine}: {number} tensors, " in found[kind].said
 
 
 def weights_alone(made: Draft) -> None:
@@ -306,7 +307,7 @@ def test_targets(kind: str, engine: str, target: str, found: str, tmp_path: Path
     about = {name for name in every if name.endswith(("the target", "the kernel")) or name == "path not known"}
     assert about == ({found} if found else set())
     if found:
-        assert every[found].count == len(passports(open_checkpoint(tmp_path))[0])
+        assert f", {len(passports(open_checkpoint(tmp_path))[0])} modules, " in every[found].said
 
 
 @pytest.mark.parametrize(
