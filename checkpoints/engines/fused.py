@@ -118,7 +118,7 @@ def renamed_findings(
         return
     blocks = bool(said.said.get("weight_block_size"))
     wanted, other = RENAMED_AWAY if blocks else RENAMED_AWAY[::-1]
-    names = [p.scale.name for p in passports if p.scale is not None and p.scheme.name == "fp8"]
+    names = [p.scale.name for p in passports if p.scale is not None and p.scheme.name.startswith("fp8")]
     shortens = engine == "sglang" and loader is not None and loader.source.startswith(LLAMA)
     if not shortens:
         kind, where, how = "scales of another name", SCALE_NAMES[engine], f"end as {other}"

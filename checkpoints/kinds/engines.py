@@ -98,7 +98,7 @@ ENGINES: dict[str, Kind] = {
     "log: not the fast path": Kind("note", "A slower way than the usual one is taken.", "Nothing for accuracy."),
     "log: formats do not go together": Kind(
         "wrong",
-        "A product of two formats has no kernel, as of OCP weights and FNUZ activations where a loader did not convert.",
+        "A product of two formats has no kernel, as of OCP weights and FNUZ activations that a loader left so.",
         "Take a later engine, or convert the checkpoint.",
     ),
     "log: not quantized": Kind(
