@@ -8,18 +8,17 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from narrowgauge.contracts.coded import Coded, Input, given_with
-from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.reference.behaviour import converting_of
 from narrowgauge.reference.convert.catalogue import CONVERSIONS
-from narrowgauge.reference.convert.memory import pack_outputs, read_memory, sent_formats, to_memory
+from narrowgauge.reference.convert.memory import pack_outputs, to_memory
 from narrowgauge.reference.convert.run import converted
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.inputs import cases_for
-from narrowgauge.suites.meta import conversion_sets as sets
-from narrowgauge.suites.meta.conversion_sets import Array, Patterns
+from narrowgauge.suites.meta.conversion_sets import Array
+from narrowgauge.suites.meta.converter_sets import calls
 from narrowgauge.suites.meta.second_converters import NAMES, second
 
 pytestmark = pytest.mark.meta
@@ -66,3 +65,12 @@ def test_calls_of_the_suite(claim: Claim) -> None:
     """But for the empty one, of which no number is asked."""
     for name, x in cases_for(claim, "exhaustive").items():
         assert not x.data.size or list(differ(claim, x)) == [], name
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=str)
+def test_every_code_and_scale(claim: Claim) -> None:
+    count = 0
+    for x in calls(claim.rule, claim.source):
+        assert list(differ(claim, x)) == []
+        count += 1
+    assert count
