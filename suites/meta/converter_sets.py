@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sets of conversion_sets as calls of the catalogue's conversions: matrices of codes with what stands beside them."""
+"""The sets of conversion_sets as calls of the catalogue's conversions: codes, and what stands beside them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ def with_input_scale(make: Callable[[], Iterator[Patterns]]) -> Iterator[Pattern
 
 def fnuz_channels() -> Iterator[Patterns]:
     yield next(sets.fnuz())
+
+
+def under(name: str) -> Iterator[Patterns]:
+    """Blocks whose scale has another name."""
+    for given in some(sets.blocks):
+        yield {"codes": given["codes"], name: given["scale"]}
 
 
 def exponents_of_32() -> Iterator[Patterns]:
@@ -95,6 +101,10 @@ MADE: Mapping[str, Callable[[], Iterator[Patterns]]] = {
         ("block_to_channel", "sglang.block_to_tensor", "sglang.block_to_tensor_torch", "vllm.block_to_ue8m0",
          "sglang.block_to_ue8m0"), _BLOCKS,
     ),
+    **{
+        f"{one}_to_{other}": partial(under, one)
+        for one, other in (("weight_scale_inv", "weight_scale"), ("weight_scale", "weight_scale_inv"))
+    },
     **dict.fromkeys(("channel_to_block", "sglang.channel_to_tensor"), sets.channels),
     **dict.fromkeys(("sglang.block_to_mxfp4", "sglang.block_to_mxfp4_rne"), _FP4),
     **dict.fromkeys(("awq_to_gptq_v2", "vllm.awq_to_standard"), partial(four_bits, 0, 15)),
