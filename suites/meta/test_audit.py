@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.report import Found, Progress, Report, grouped, pattern_of
+from narrowgauge.checkpoints.work import each
 from narrowgauge.command.audit_words import where
-from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
 from narrowgauge.suites.meta.small_bytes import Raw, bf16, f32, write_safetensors
 from narrowgauge.suites.meta.small_checkpoints import write
@@ -196,10 +199,26 @@ def test_several_processes_find_the_same(
 ) -> None:
     monkeypatch.setattr(stages, "MUCH", 0)
     folder, original = str(write("ct_FP8", tmp_path / "m").folder), str(write("bf16", tmp_path / "o").folder)
-    question = ["audit", folder, "--only", "layers.0.mlp", "--against", original, "--to", "vllm.fp8_per_tensor_dynamic"]
+    question = ["audit", folder, "--only", "layers.0.mlp", "--against", original]
     one, two = (as_json([*question, "--workers", n], capsys) for n in ("1", "2"))
     assert one == two
     assert len(one["against"]) == 3
+
+
+def test_a_process_that_ends_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Infrastructure, match="one of 2 processes ended"):
+        list(each(os._exit, [1, 1, 1], 2))
+
+
+def test_an_interrupt_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(report: Report) -> Iterator[stages.Event]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "NUMBERS", (interrupted,))
+    assert ends(["audit", str(write("bf16", tmp_path / "m").folder)]) == 2
+    assert capsys.readouterr() == ("", "narrowgauge: interrupted\n")
 
 
 # --- findings together -----------------------------------------------------------------------------------------------
