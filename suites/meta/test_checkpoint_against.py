@@ -116,6 +116,17 @@ def test_columns_of_other_sizes_are_no_mistake(tmp_path: Path, root: Path) -> No
     assert finding.kind == "weights rescaled"
 
 
+@pytest.mark.parametrize("kind", ["ct_FP8", "awq", "gptq_v2", "mo_W4A16_AWQ"])
+def test_an_original_that_is_quantized_is_read_too(kind: str, tmp_path: Path) -> None:
+    """As fp8 is the original of fp4: of the same file nothing is lost, of another what both lose."""
+    original = open_checkpoint(write(kind, tmp_path / "original").folder)
+    same = list(compare(passports(original)[0], original))
+    assert same
+    assert all(each.sqnr == np.inf for each in same)
+    other = list(compare(passports(open_checkpoint(write("mo_NVFP4", tmp_path / "nvfp4").folder))[0], original))
+    assert all(each.finding is None and 15 < each.sqnr < each.expected + 1 for each in other)
+
+
 @pytest.mark.parametrize("heads", [0, 4])
 def test_gguf_against_the_names_of_hugging_face(heads: int, tmp_path: Path, root: Path) -> None:
     """q by its other name, and with the halves of each head interleaved, as llama.cpp stores Llama's."""
