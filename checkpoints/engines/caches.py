@@ -143,7 +143,6 @@ def _used(
             "cache scales used otherwise",
             f"{engine}, --kv-cache-dtype {flag}: {len(others)} layers, {layer} the first: {text}",
             layer,
-            len(others),
         )
 
 
