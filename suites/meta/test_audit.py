@@ -309,6 +309,17 @@ def test_an_original_is_another_checkpoint(tmp_path: Path, capsys: pytest.Captur
     assert "is the checkpoint itself" in refused(["audit", folder, "--against", f"{folder}/../m"], capsys)
 
 
+def test_a_check_that_did_not_run_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Against another model, and where nothing is quantized; one weight that is there is enough."""
+    quantized, plain = (str(write(kind, tmp_path / kind).folder) for kind in ("ct_FP8", "bf16"))
+    other = with_tensors(tmp_path / "other", {"a.weight": bf16(np.ones((2, 2)))})
+    for folder, original, count in ((quantized, other, 14), (plain, other, 0)):
+        data = as_json(["audit", folder, "--against", original], capsys, code=1)
+        assert kinds(data, decides=True) == {"nothing compared"}
+        assert f"of {count} quantized weights none has its original" in data["findings"][-1]["said"]
+    assert as_json(["audit", quantized, "--against", plain, "--only", "layers.0.mlp.up"], capsys)["survives"]
+
+
 def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert str(tmp_path) in refused(["audit", str(tmp_path)], capsys)
     assert "nowhere" in refused(["audit", str(tmp_path / "nowhere")], capsys)
