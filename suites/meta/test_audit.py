@@ -262,6 +262,18 @@ def test_a_terminal_is_not_told_what_a_name_says(tmp_path: Path, capsys: pytest.
     assert r"model.layers.0.\x1b[2J[red]<b>x</b>.weight" in text
 
 
+def test_a_terminal_sees_the_first_of_each_kind_as_it_comes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    large = bf16(np.full((4, 4), 2.0**20))
+    folder = with_tensors(tmp_path / "m", {HOSTILE: large, "model.layers.1.x.weight": large})
+    assert ends(["audit", folder, "--to", "float16"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("to float16: infinite in float16 model.layers.") == 1
+    assert "\x1b[2J" not in err
+
+
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [("model.layers.12.experts.3.w1.weight", "model.layers.*.experts.*.w1.weight"), ("conv2_BN.x", "conv2_BN.x")],
