@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from narrowgauge.checkpoints.engines import fused
+from narrowgauge.checkpoints.engines import VERSIONS, fused
 from narrowgauge.checkpoints.engines.caches import TAKES
 from narrowgauge.checkpoints.engines.findings import engine_findings
 from narrowgauge.checkpoints.findings import Finding
@@ -120,7 +120,7 @@ def test_scales_of_the_cache_on_their_way(number: int, tmp_path: Path) -> None:
     assert "architecture not known" not in found
     if expected:
         assert found[expected].count == count
-        assert found[expected].said.startswith(f"{engine}, ")
+        assert found[expected].said.startswith(f"{VERSIONS[engine]}, ")
         assert "_scale the first; it looks for model.layers." in found[expected].said
 
 
