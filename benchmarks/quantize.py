@@ -43,11 +43,11 @@ _BOOTSTRAP = (
 
 
 class Peer:
-    """The child that has torch: a module of this room, and the numbers that it is given."""
+    """The child that has torch: a module of this room, and what it is given."""
 
-    def __init__(self, module: str, *numbers: int) -> None:
+    def __init__(self, module: str, *given: int | str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _BOOTSTRAP, ROOT, module, *map(str, numbers)],
+            [sys.executable, "-c", _BOOTSTRAP, ROOT, module, *map(str, given)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
         )  # fmt: skip
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from narrowgauge.checkpoints.findings import Finding
+
 #: what a tensor is for: a weight or a buffer of the model, what an optimizer keeps, or neither (a step counter)
 Role = Literal["model", "optimizer", "other"]
 
@@ -36,3 +38,5 @@ class Checkpoint:
     others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: other JSON files: hf_quant_config.json …
     metadata: Mapping[str, Any] = field(default_factory=dict)  #: __metadata__ of safetensors, keys and values of GGUF
     unread: tuple[str, ...] = ()  #: files of weights that were passed over, each with the reason
+    findings: tuple[Finding, ...] = ()  #: what opening it found: an index that does not fit its files …
+    temporary: Any = None  #: holds files alive that were written for it; they end with it

@@ -7,7 +7,8 @@ Codes and patterns are the bits of one element as unsigned integers, little-endi
 (formats of 4 and 6 bits: one code to a byte). manifest.json has sha256, length and authority of every file.
 
 A family is one rule at one destination format: cast-RULE-FORMAT, stochastic-RULE-FORMAT, quantize-RULE-FORMAT, or
-decode-FORMAT; kv_write-CACHE-FORMAT and kv_read-CACHE-FORMAT are calls on a key-value cache that holds codes of FORMAT.
+decode-FORMAT; kv_write-CACHE-FORMAT and kv_read-CACHE-FORMAT are calls on a key-value cache that holds codes of FORMAT;
+convert-CONVERSION-FORMAT are calls of a converter of checkpoints.
 
 safetensors/FAMILY.safetensors   all tables of a family as U8, U16 and U32
 npy/FAMILY/TABLE.npy             the same, a file per table, for numpy and its readers
@@ -15,7 +16,7 @@ raw/FAMILY/TABLE.u8 .u16 .u32    the same as bare numbers of so many bits, witho
 json/FAMILY.json                 edge cases by name: value, pattern, expected code, why (of a decoding: every code)
 header/FAMILY.h                  C99 and C++: the whole cast as ng_expected_RULE_FORMAT_from_SOURCE(pattern),
                                  the decoding as ng_decode_FORMAT(code); no dependencies
-Quantizers, stochastic casts and calls on caches have no json and no header.
+Quantizers, stochastic casts, calls on caches and conversions have no json and no header.
 
 TABLE is SOURCE.PART:
 
@@ -46,6 +47,9 @@ x, v, slot_mapping, k_cache.before, k_cache.after, k_scale, extent, ...
          and what then stands in slot 0 is not compared
 x, v_cache, block_table, seq_lens, k_scale, k, v, extent, ...
          of kv_read: the first cache is x; k and v are the values of all sequences, one after the other, bfloat16
+x, scale, zero_point, widths, ..., shape, after.codes, after.scale, ...
+         of convert: what a converter is handed and what it gives, as they stand in memory (docs/conversions.md), and
+         rows and columns of the codes as a matrix
 
 Where the expected code is a NaN, any NaN of the destination format is right, of any sign and payload. Everything else
 is compared bit by bit; there is no tolerance.

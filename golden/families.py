@@ -20,10 +20,11 @@ from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.formats import FORMATS, format_named
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.golden import calls
+from narrowgauge.golden import calls, conversions
 from narrowgauge.golden.steps import STAIR, fold, step_table
 from narrowgauge.reference.behaviour import behaviour_of, promised, resolved, standing_of
 from narrowgauge.reference.codec import RandomBits
+from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.inputs import case_named
@@ -33,10 +34,10 @@ from narrowgauge.reference.recipes import RECIPES
 
 Tensors = Mapping[str, Coded]
 #: how the vectors of one claim are stored, with the tensors of each form besides a quantizer's outputs
-Form = Literal["steps", "stairs", "table", "rows", "drawn", "call"]
+Form = Literal["steps", "stairs", "table", "rows", "drawn", "call", "conversion"]
 PARTS: dict[Form, tuple[str, ...]] = {
     "steps": ("first", "code"), "stairs": STAIR, "table": ("values",), "rows": ("x",), "drawn": ("x", "bits", "code"),
-    "call": (),
+    "call": (), "conversion": (),
 }  # fmt: skip
 
 SOURCES = ("float32", "bfloat16", "float16")
@@ -62,7 +63,7 @@ class Family:
     """One file of vectors: a rule at one destination format for every source, or the values of one format."""
 
     #: "cast", "quantize", "stochastic": a cast by random bits, "decode": a cast to float32, which holds every value;
-    #: "kv_write", "kv_read"
+    #: "kv_write", "kv_read", "convert"
     operation: str
     rule: str
     format: str  #: of the destination; of a cache's codes
@@ -75,6 +76,8 @@ class Family:
     def claims(self) -> list[Claim]:
         if self.operation == "decode":
             return [Claim(Cast(self.rule), self.format, "float32")]
+        if self.operation == conversions.OPERATION:
+            return conversions.claims_of(self.rule, self.format)
         if self.operation in calls.OPERATIONS:
             return [calls.claim_of(self.operation, self.rule, self.format)]
         if self.operation == "stochastic":
@@ -86,7 +89,7 @@ class Family:
 
 def families() -> Iterator[Family]:
     """Every family: each distinct cast policy of each format, under its first name; the chosen recipes; each small
-    format; the chosen caches.
+    format; the chosen caches; the chosen conversions.
 
     What rounding by random bits does depends on the format alone: of its policies the first stands for all.
     """
@@ -105,6 +108,7 @@ def families() -> Iterator[Family]:
         if fmt.bits <= WIDEST and fmt.family not in ("exponent", "integer"):
             yield Family("stochastic", fitting(fmt.name)[0], fmt.name)
     yield from (Family(*key) for key in calls.CALLS)
+    yield from (Family(conversions.OPERATION, *key) for key in conversions.families())
 
 
 def rules_of(family: Family) -> list[str]:
@@ -131,6 +135,8 @@ def _choices(claim: Claim) -> tuple[object, ...]:
     behaviour = promised(claim)
     if isinstance(behaviour, Paged):
         return behaviour.parts, behaviour.cache.parts, behaviour.cache.buffers, behaviour.slots
+    if isinstance(behaviour, Converting):
+        return (behaviour.conversion,)
     return behaviour.policy, behaviour.recipe
 
 
@@ -140,6 +146,8 @@ def form_of(claim: Claim) -> Form:
         return "drawn"  # the only claims here that have no name
     if claim.operation in calls.OPERATIONS:
         return "call"
+    if claim.operation == conversions.OPERATION:
+        return "conversion"
     if claim.operation == Quantize.operation:
         return "rows"
     if format_named(claim.source).bits <= WIDEST:
@@ -152,6 +160,8 @@ def layout(claim: Claim) -> dict[str, str]:
     form = form_of(claim)
     if form == "call":
         return calls.layout(claim)
+    if form == "conversion":
+        return conversions.layout(claim)
     formats = {"code": claim.format, "rise": claim.format, "values": claim.format, "bits": "uint8"}
     parts = {part: formats.get(part, claim.source) for part in PARTS[form]}
     return {
@@ -173,6 +183,8 @@ def _vectors(claim: Claim) -> dict[str, Coded]:
     arrays: tuple[npt.NDArray[np.integer], ...]
     if form == "call":
         return calls.vectors(claim)
+    if form == "conversion":
+        return conversions.vectors(claim)
     if form == "rows":
         x = next(case for name in QUANTIZER_CASES if (case := case_named(name)).suits(claim)).inputs(claim)
         outputs = {f"{source.name}.{name}": interval.low for name, interval in expected(claim, x).items()}

@@ -32,7 +32,7 @@ GENERATOR = 1
 #: what agreed with every vector: tested in suites/meta/test_golden.py
 SECOND_ORACLE = (
     "suites/meta/second_derivation.py: exact fractions, written from the specifications alone; of caches "
-    "suites/meta/second_kv_calls.py: loops over tokens"
+    "suites/meta/second_kv_calls.py: loops over tokens; of conversions suites/meta/second_conversions.py"
 )
 NAME = "manifest.json"
 #: the vectors that come with the suite

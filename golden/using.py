@@ -9,10 +9,10 @@ from narrowgauge.contracts.coded import Coded, Input, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Codes, format_named
 from narrowgauge.contracts.operations import Claim, KvWrite
-from narrowgauge.golden import calls
+from narrowgauge.golden import calls, conversions
 from narrowgauge.golden.families import Family, Tensors, form_of, layout
 from narrowgauge.golden.steps import spaced, unfold
-from narrowgauge.reference.behaviour import Behaviour, blocks_of, resolved
+from narrowgauge.reference.behaviour import Behaviour, Promised, blocks_of, resolved
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.expected import outputs_of, promised_for
 from narrowgauge.reference.faults.registry import FAULTS
@@ -47,8 +47,8 @@ def _shown(family: Family, tensors: Tensors) -> dict[str, int]:
     return shown
 
 
-def _changed(wrong: Behaviour | Paged, x: Coded, want: Expected) -> int:
-    """How many of the outputs are others under a fault. On a cache: none where it has no answer; and where padding is
+def _changed(wrong: Promised, x: Coded, want: Expected) -> int:
+    """How many of the outputs are others under a fault. None where it has no answer; and where padding is
     written nobody asks."""
     if isinstance(wrong, Behaviour):
         return compare(wrong.run(x), want).total
@@ -56,7 +56,7 @@ def _changed(wrong: Behaviour | Paged, x: Coded, want: Expected) -> int:
         found = {name: interval.low for name, interval in outputs_of(wrong, x).items()}
     except BadInput:
         return 0
-    if isinstance(wrong.contract, KvWrite):
+    if isinstance(wrong, Paged) and isinstance(wrong.contract, KvWrite):
         free = free_rows(wrong, x, next(iter(found.values())).shape[0])
         found = {name: _with(value, want[name].low, free) for name, value in found.items()}
     return compare(found, want).total
@@ -90,6 +90,8 @@ def as_case(claim: Claim, tensors: Tensors) -> tuple[Coded, Expected]:
     source, form = format_named(claim.source), form_of(claim)
     if form == "call":
         return calls.as_case(claim, tensors)
+    if form == "conversion":
+        return conversions.as_case(claim, tensors)
     if form == "rows":
         outputs = {
             name: Coded(fmt, tensors[f"{source.name}.{name}"].data) for name, fmt in resolved(claim).outputs.items()
@@ -125,7 +127,7 @@ def expanded(claim: Claim, tensors: Tensors) -> Coded | None:
     """The code of every pattern of a source of at most 16 bits, in order; None for a wider source, a quantizer or a
     cache."""
     source = format_named(claim.source)
-    if source.bits > 16 or form_of(claim) in ("rows", "call"):
+    if source.bits > 16 or form_of(claim) in ("rows", "call", "conversion"):
         return None
     if form_of(claim) == "table":
         return tensors[f"{source.name}.values"]
@@ -138,6 +140,8 @@ def well_shaped(claim: Claim, tensors: Tensors) -> str:
     form, names = form_of(claim), list(layout(claim))
     if form == "call":
         return calls.well_shaped(claim, tensors)
+    if form == "conversion":
+        return conversions.well_shaped(claim, tensors)
     shape = tensors[names[0]].shape
     if form == "rows":
         if not takes(claim, shape):

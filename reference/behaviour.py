@@ -12,11 +12,26 @@ import numpy as np
 
 from narrowgauge.contracts.cache import Cache
 from narrowgauge.contracts.coded import Coded, Input, given_with
+from narrowgauge.contracts.conversion import Conversion
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.operations import Attend, Cast, Claim, Dequantize, KvWrite, Observe, OfCache, Quantize, Then
+from narrowgauge.contracts.operations import (
+    Attend,
+    Cast,
+    Claim,
+    Convert,
+    Dequantize,
+    KvWrite,
+    Observe,
+    OfCache,
+    Quantize,
+    Then,
+)
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
 from narrowgauge.reference import policies, recipes
+from narrowgauge.reference.convert import catalogue
+from narrowgauge.reference.convert.converting import Converting
+from narrowgauge.reference.convert.plain import quantizer_named
 from narrowgauge.reference.dequantize import dequantize
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.kv import caches
@@ -87,8 +102,14 @@ class Behaviour:
         return codes
 
 
-def promised(claim: Claim) -> Behaviour | Paged:
+#: a behaviour of each kind: of a tensor, of a cache, of a checkpoint's buffers
+Promised = Behaviour | Paged | Converting
+
+
+def promised(claim: Claim) -> Promised:
     """The behaviour that a claim promises. Raises ``BadInput`` for an observation or what does not fit."""
+    if isinstance(claim.contract, Convert):
+        return converting_of(claim)
     return paged_behaviour(claim) if isinstance(claim.contract, OfCache) else behaviour_of(claim)
 
 
@@ -116,6 +137,32 @@ def paged_behaviour(claim: Claim) -> Paged:
     return Paged(cache, contract, claim.source, claim.format, tuple(parts), slots_named(cache.slots))
 
 
+def converting_of(claim: Claim) -> Converting:
+    """The behaviour that a claim on a conversion promises. Raises ``BadInput`` for formats that it does not have."""
+    contract = claim.contract
+    assert isinstance(contract, Convert)
+    conversion = catalogue.resolve(contract.conversion)
+    conversion.check(claim.source, claim.format)
+    return Converting(conversion, claim.source, claim.format, _quantizer_of(conversion, claim))
+
+
+#: which operand of a step says to what format numbers are rounded
+_THROUGH = {"values": 1, "shifted": 0}
+
+
+def _quantizer_of(conversion: Conversion, claim: Claim) -> Behaviour | None:
+    """What makes codes of a conversion's numbers, in the format in which they come to it; None where no step does."""
+    through = claim.source
+    for name, *operands in conversion.steps:
+        if name in _THROUGH:
+            through = str(operands[_THROUGH[str(name)]])
+        if name == "quantized":
+            return behaviour_of(Claim(Quantize(quantizer_named(str(operands[0]))), through, claim.format))
+        if name == "as_codes":
+            return behaviour_of(Claim(Cast(str(operands[0])), through, claim.format))
+    return None
+
+
 def _check_attended(claim: Claim, cache: Cache) -> None:
     """Raise ``BadInput`` for a cache of which no attention is derived."""
     if not {"v", "latent"} & {part.name for part in cache.parts}:
@@ -138,8 +185,10 @@ def _nan_as_it_came(behaviour: Behaviour, x: Coded, codes: Coded) -> Coded:
 def behaviour_of(claim: Claim) -> Behaviour:
     """The same for a claim on a tensor, and none on a cache."""
     contract = claim.contract
-    if isinstance(contract, OfCache):
-        raise BadInput(f"{claim}: a cache has a behaviour for each part; expected a claim on a tensor")
+    if isinstance(contract, OfCache | Convert):
+        raise BadInput(
+            f"{claim}: expected a claim on a tensor; a cache or a conversion has a behaviour of its own kind"
+        )
     if isinstance(contract, Cast):
         return Behaviour(claim.source, claim.format, policies.resolve(contract.policy, claim.format))
     if isinstance(contract, Observe):
@@ -157,6 +206,8 @@ def behaviour_of(claim: Claim) -> Behaviour:
 
 def resolved(claim: Claim) -> Claim:
     """The same claim with its recipe as data, for who has no catalogue. Raises ``BadInput`` for an unknown name."""
+    if isinstance(claim.contract, Convert):
+        return replace(claim, contract=Convert(catalogue.resolve(claim.contract.conversion)))
     recipe = recipe_of(claim)
     if isinstance(claim.contract, OfCache):
         return replace(claim, contract=replace(claim.contract, cache=caches.resolve(claim.contract.cache)))
@@ -166,8 +217,10 @@ def resolved(claim: Claim) -> Claim:
 
 
 def recipe_of(claim: Claim) -> Recipe | None:
-    """The recipe that is claimed; None for a cast, an observation, or a cache, whose parts have their own."""
-    return None if isinstance(claim.contract, Cast | Observe | OfCache) else recipes.resolve(claim.contract.recipe)
+    """The recipe that is claimed; None for a cast, an observation, a conversion, or a cache, whose parts have their
+    own."""
+    contract = claim.contract
+    return recipes.resolve(contract.recipe) if isinstance(contract, Quantize | Dequantize | Then) else None
 
 
 def blocks_of(claim: Claim) -> Blocks | None:
@@ -199,6 +252,10 @@ class Standing:
 def standing_of(claim: Claim) -> Standing:
     """On whose word the expectation of a claim rests."""
     contract = claim.contract
+    if isinstance(contract, Convert):
+        known = catalogue.resolve(contract.conversion)
+        breaks = "a specification that it claims" if known.evidence == "specification" else "its own claim"
+        return Standing(f"{known.name}: {known.source}", known.evidence, breaks)
     if isinstance(contract, OfCache):
         cache = caches.resolve(contract.cache)
         return Standing(f"{cache.name}: {cache.source}", "source", "its own claim")

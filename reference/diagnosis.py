@@ -17,8 +17,9 @@ from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Attend, Claim, KvWrite
 from narrowgauge.contracts.verdict import Explanation
-from narrowgauge.reference.behaviour import Behaviour
+from narrowgauge.reference.behaviour import Promised
 from narrowgauge.reference.compare import Difference, compare
+from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.expected import outputs_of, promised_for
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
@@ -46,7 +47,7 @@ class _Candidate:
     """A fault, or two, as the behaviour that they make."""
 
     names: tuple[str, ...]
-    behaviour: Behaviour | Paged
+    behaviour: Promised
     whole: bool  #: what it does to a row depends on others, so that it is tried on all of them
 
     @property
@@ -113,7 +114,7 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
     return _partial(singles, seen)
 
 
-def _too_large(right: Behaviour | Paged, got: Mapping[str, Coded]) -> bool:
+def _too_large(right: Promised, got: Mapping[str, Coded]) -> bool:
     if not isinstance(right, Paged):
         return False
     most = PAIRS_OF_ATTENTION_WITHIN if isinstance(right.contract, Attend) else PAIRS_WITHIN
@@ -124,7 +125,7 @@ def _is_of(name: str, part: str) -> bool:
     return name == part or name.startswith(f"{part}_")
 
 
-def _part_alone(right: Behaviour | Paged, difference: Difference) -> str:
+def _part_alone(right: Promised, difference: Difference) -> str:
     """The part of a cache in which alone something differs; "" where there is none."""
     if not isinstance(right, Paged) or len(right.parts) < 2 or isinstance(right.contract, Attend):
         return ""
@@ -133,7 +134,7 @@ def _part_alone(right: Behaviour | Paged, difference: Difference) -> str:
     return parts[0] if len(parts) == 1 else ""
 
 
-def _free(right: Behaviour | Paged, x: Coded, got: Mapping[str, Coded]) -> Numbers:
+def _free(right: Promised, x: Coded, got: Mapping[str, Coded]) -> Numbers:
     if not isinstance(right, Paged) or not isinstance(right.contract, KvWrite):
         return np.zeros(0, np.int32)
     return free_rows(right, x, next(iter(got.values())).shape[0])
@@ -148,18 +149,18 @@ def _leaves_nothing(candidate: _Candidate, seen: _Seen) -> bool:
     return tried is not None and tried.left == 0
 
 
-def _single_faults(right: Behaviour | Paged) -> Iterable[_Candidate]:
+def _single_faults(right: Promised) -> Iterable[_Candidate]:
     for name, fault in FAULTS.items():
         wrong = fault.applied_to(right)
         if wrong is not None:
             yield _Candidate((name,), wrong, _whole(wrong, fault.across_rows))
 
 
-def _whole(wrong: Behaviour | Paged, across_rows: bool) -> bool:
+def _whole(wrong: Promised, across_rows: bool) -> bool:
     return across_rows or not wrong.by_rows
 
 
-def _pairs(right: Behaviour | Paged, singles: list[_Tried], seen: _Seen, few: _Seen) -> Iterable[_Candidate]:
+def _pairs(right: Promised, singles: list[_Tried], seen: _Seen, few: _Seen) -> Iterable[_Candidate]:
     """Two faults of which one explains a part, and the other changes something, that leave nothing of a witness.
 
     Of faults that do the same the first stands for all until it is found.
@@ -186,7 +187,7 @@ def _answer(outputs: Expected) -> str:
     return digest({f"{end} {name}": getattr(value, end) for name, value in outputs.items() for end in ("low", "high")})
 
 
-def _pair(right: Behaviour | Paged, one: str, two: str) -> _Candidate | None:
+def _pair(right: Promised, one: str, two: str) -> _Candidate | None:
     first = FAULTS[one].applied_to(right)
     both = None if first is None else FAULTS[two].applied_to(first)
     if both is None:
@@ -225,7 +226,7 @@ def spread(rows: Rows, most: int) -> Rows:
 def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
     """What a candidate leaves: how many elements the kernel returned otherwise than this fault would.
 
-    None for a fault that cannot be in this call on a cache: it would read or write outside, say.
+    None for a fault that cannot be in this call on a cache or converter: it would read or write outside, say.
     """
     behaviour, got = candidate.behaviour, seen.got
     try:
@@ -233,7 +234,7 @@ def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
         if isinstance(behaviour, Paged) and isinstance(behaviour.contract, KvWrite):
             got = settled(behaviour, seen.x, got, outputs, seen.free)
     except BadInput:
-        if isinstance(behaviour, Paged):
+        if isinstance(behaviour, Paged | Converting):
             return None
         raise
     outputs = {name: outputs[name] for name in seen.difference.classes}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, Then
-from narrowgauge.reference.behaviour import Behaviour, promised, resolved
+from narrowgauge.reference.behaviour import Behaviour, Promised, promised, resolved
+from narrowgauge.reference.convert.converting import Converting
+from narrowgauge.reference.convert.run import converted
 from narrowgauge.reference.interval import Expected, Interval, is_monotone, tensor_outputs
 from narrowgauge.reference.kv.call import sized_to
 from narrowgauge.reference.kv.outputs import paged_outputs
@@ -36,17 +38,21 @@ def _is_known(x: Coded | Interval) -> bool:
     return isinstance(x, Coded) or x.exact
 
 
-def promised_for(claim: Claim, x: Coded) -> Behaviour | Paged:
+def promised_for(claim: Claim, x: Coded) -> Promised:
     """What a claim promises for this input: on a cache with blocks of the width of this call's heads, so that whoever
     edits it edits those. Raises ``BadInput`` as ``promised``, and for a call that is none."""
     right = promised(claim)
     return sized_to(right, x) if isinstance(right, Paged) else right
 
 
-def outputs_of(behaviour: Behaviour | Paged, x: Coded | Interval) -> Expected:
+def outputs_of(behaviour: Promised, x: Coded | Interval) -> Expected:
     """The outputs that a behaviour may give, right or wrong, for an input tensor, or for any tensor of an interval."""
     if isinstance(behaviour, Paged):
         return paged_outputs(behaviour, x)
+    if isinstance(behaviour, Converting):
+        if not isinstance(x, Coded):
+            raise BadInput("what a checkpoint stores is known exactly; an interval of inputs came")
+        return {name: Interval.exactly(value) for name, value in converted(behaviour, x).items()}
     return tensor_outputs(behaviour, x)
 
 

@@ -19,6 +19,7 @@ from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.views import View
 from narrowgauge.reference import matrices, packed
 from narrowgauge.reference.codec import WIDEST_TABLE, values
+from narrowgauge.reference.convert import cases as conversions
 from narrowgauge.reference.given import with_given
 from narrowgauge.reference.kv.cases import call, suited
 from narrowgauge.reference.kv.named import CALLS
@@ -254,6 +255,23 @@ _FUSED = (
 )
 
 
+def _conversion(name: str, shape: conversions.Shape, about: str, depth: Depth = "smoke") -> Case:
+    return Case(name, "convert", conversions.call(shape), about, depth, conversions.suits(shape))
+
+
+_CONVERSIONS = (
+    _conversion("codes", conversions.Shape(256, 384), "every code under ordinary scales, of every block its own"),
+    _conversion("hard_scales", conversions.Shape(512, 256, hard=True), "scales that half precision or doubling spoils"),
+    _conversion("loaded_once", conversions.Shape(64, 256, loaded_once=True), "one scale for shards fused on disk"),
+    _conversion("empty_shard", conversions.Shape(96, 256, empty_shard=True), "a shard of no rows"),
+    _conversion("numbers", conversions.Shape(200, 288, finite=True), "no code is NaN, so that no amax is"),
+    _conversion("ragged", conversions.Shape(200, 272), "blocks that are not whole at the edges"),
+    _conversion("square", conversions.Shape(256, 256), "as many rows as columns: a transpose has the right shape"),
+    _conversion("no_rows", conversions.Shape(0, 256), "an empty tensor"),
+    _conversion("large", conversions.Shape(1152, 1024), "many blocks each way", "standard"),
+    _conversion("large_hard", conversions.Shape(1024, 640, hard=True), "the same under scales at the ends", "standard"),
+)
+
 _CACHES = tuple(
     Case(
         named.name,
@@ -277,6 +295,7 @@ CASES: tuple[Case, ...] = (
     *_VIEWS,
     *_READERS,
     *_FUSED,
+    *_CONVERSIONS,
     *_CACHES,
 )
 

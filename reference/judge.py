@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput, unknown
-from narrowgauge.contracts.operations import Cast, Claim, Observe, OfCache, Then
+from narrowgauge.contracts.operations import Cast, Claim, Convert, Observe, OfCache, Then
 from narrowgauge.contracts.outcome import CHOICES
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.contracts.wide import WIDE
-from narrowgauge.reference.behaviour import behaviour_of, candidates, promised, standing_of
+from narrowgauge.reference.behaviour import behaviour_of, candidates, converting_of, promised, standing_of
 from narrowgauge.reference.choices import choices_of, mistaken
 from narrowgauge.reference.compare import compare
+from narrowgauge.reference.convert.memory import check_packed
 from narrowgauge.reference.diagnosis import explain
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.form import form_of, observed_form
@@ -130,6 +131,9 @@ def check_claim(claim: Claim) -> None:
     standing_of(claim)
     if isinstance(claim.contract, OfCache):
         promised(claim)
+        return
+    if isinstance(claim.contract, Convert):
+        check_packed(converting_of(claim).conversion, claim.source, claim.format)
         return
     if behaviour_of(claim).policy.rounding == "stochastic":
         raise BadInput(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, given_with
-from narrowgauge.contracts.operations import Claim, OfCache
+from narrowgauge.contracts.operations import Claim, Convert, OfCache
 from narrowgauge.contracts.recipe import Blocks
 from narrowgauge.contracts.verdict import Mismatch
 from narrowgauge.reference.behaviour import blocks_of
@@ -51,7 +51,20 @@ def origin(claim: Claim, x: Coded, output: str, index: tuple[int, ...], shape: t
     """What one element of an output came from, in words: values, with what is given for them."""
     if isinstance(claim.contract, OfCache):
         return token_of(claim, x, output, index)
+    if isinstance(claim.contract, Convert):
+        return _converted_from(x, index, shape)
     return input_of(quantized(claim, x), index, shape, blocks_of(claim))
+
+
+def _converted_from(x: Coded, index: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """The code in that place where there is one, and of what is given what is in it, or shared by it."""
+    own = show(Coded(x.format, x.data[index])) if shape == x.shape else ""
+    beside = []
+    for name, value in given_with(x).items():
+        if value.shape == shape or len(value.data.ravel()) == 1:
+            there = index if value.shape == shape else (0, 0)
+            beside.append(f"{name} {show(Coded(value.format, value.data[there]))}")
+    return ", ".join([own, *beside]) if own else ", ".join(beside)
 
 
 def input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...], blocks: Blocks | None) -> str:

@@ -3,87 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.layout import InMemory, Layout, ZeroPoints
-from narrowgauge.contracts.operations import Claim, Dequantize, OfCache, Then
+from narrowgauge.contracts.layout import InMemory
+from narrowgauge.contracts.operations import Claim, Convert, Dequantize, OfCache, Then
 from narrowgauge.contracts.wide import WIDE
-from narrowgauge.reference.behaviour import recipe_of, resolved
+from narrowgauge.reference.behaviour import converting_of, recipe_of, resolved
+from narrowgauge.reference.convert import memory as convert_memory
 from narrowgauge.reference.form import shaped
 from narrowgauge.reference.kv import memory as kv_memory
-from narrowgauge.reference.layouts import (
-    layout_named,
-    pack,
-    storage_shape,
-    stored_zeros,
-    unpack,
-    zero_points_named,
-    zeros_of,
-)
-
-#: written behind a layout: the matrix is packed as its transpose; a convention for zero points
-TRANSPOSED, CONVENTION = "^T", "~"
-
-
-@dataclass(frozen=True)
-class Packing:
-    """How one buffer stands in memory: ``LAYOUT``, ``LAYOUT^T``, ``LAYOUT~ZERO_POINTS`` or ``LAYOUT^T~ZERO_POINTS``."""
-
-    layout: Layout
-    transposed: bool
-    zeros: ZeroPoints | None
-
-    def pack(self, value: Coded) -> Coded:
-        """The memory image, in the format of its elements. Raises ``BadInput`` for what has no place in the layout."""
-        matrix = self._turned(value.data)
-        if self.zeros is not None:
-            codes = stored_zeros(matrix.view(np.int32), self.zeros)
-        else:
-            codes = matrix.astype(np.uint8 if self.layout.bits <= 8 else np.uint32)
-        memory = pack(np.ascontiguousarray(codes), self.layout)
-        return Coded(self.element, memory.view(format_named(self.element).storage))
-
-    def unpack(self, memory: Coded, like: Coded) -> tuple[Coded, list[str]]:
-        """The matrix of the shape and format of ``like``, and what is wrong with the padding.
-
-        Raises ``BadInput`` for a buffer of another size or width.
-        """
-        rows, columns = self._turned(like.data).shape
-        found = unpack(memory.data, self.layout, rows, columns)
-        codes: npt.NDArray[np.generic] = found.codes
-        if self.zeros is not None:
-            codes = zeros_of(found.codes, self.zeros).astype(np.int32).view(np.uint32)
-        wrong = [int(i) for i in found.padding.elements[found.padding.wrong][:1]]
-        said = [
-            f"padding: {np.count_nonzero(found.padding.wrong)} of {found.padding.wrong.size} codes of padding are not "
-            f"{found.padding.required}, first in element {place} of the memory of layout {self.layout.name}"
-            for place in wrong
-        ]
-        storage = format_named(like.format).storage
-        return Coded(like.format, np.ascontiguousarray(self._turned(codes).astype(storage))), said
-
-    @property
-    def element(self) -> str:
-        """The format whose storage one element of the image is."""
-        return "uint8" if self.layout.element_bytes == 1 else "int32"
-
-    def _turned(self, matrix: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        return matrix.T if self.transposed else matrix
-
-
-def packing_named(text: str) -> Packing:
-    """The packing that is written so. Raises ``BadInput`` with near names."""
-    name, _, convention = text.partition(CONVENTION)
-    turned = name.endswith(TRANSPOSED)
-    layout = layout_named(name.removesuffix(TRANSPOSED))
-    zeros = zero_points_named(convention) if convention else None
-    return Packing(layout, turned, zeros)
+from narrowgauge.reference.packings import Packing, packing_named
 
 
 def packings(claim: Claim) -> dict[str, Packing]:
@@ -97,17 +30,7 @@ def check_layouts(claim: Claim) -> None:
     for name, packing in packings(claim).items():
         if name not in held:
             raise BadInput(f"{claim}: {name!r} has a layout; the contract has {', '.join(held)}")
-        if (name == "zero_point") != (packing.zeros is not None):
-            raise BadInput(
-                f"{claim}: layout {claim.layouts[name]!r} of {name}: zero points, and they alone, are stored by a "
-                "convention, as in gptq_zeros_4bit~gptq_v1_4bit"
-            )
-        bits = packing.zeros.bits if packing.zeros else format_named(held[name]).bits
-        if packing.layout.bits != bits:
-            raise BadInput(
-                f"{claim}: layout {packing.layout.name!r} holds codes of {packing.layout.bits} bits; {name} is "
-                f"{held[name]}, of {bits}"
-            )
+        packing.check(str(claim), name, held[name])
 
 
 def _formats(claim: Claim) -> dict[str, str]:
@@ -120,8 +43,7 @@ def fits(claim: Claim, x: Coded) -> bool:
     """Whether the layouts of a claim have a place for matrices of these sizes."""
     try:
         for name, packing in packings(claim).items():
-            shape = x.shape if name == "codes" else _shape_beside(claim, x, name)
-            storage_shape(packing.layout, *(shape[::-1] if packing.transposed else shape))
+            packing.check_shape(x.shape if name == "codes" else _shape_beside(claim, x, name))
     except BadInput:
         return False
     return True
@@ -137,6 +59,8 @@ def to_memory(claim: Claim, x: Coded) -> Coded:
     """The input as the kernel is given it: that of a reader is packed."""
     if isinstance(claim.contract, OfCache):
         return kv_memory.to_memory(claim, x)
+    if isinstance(claim.contract, Convert):
+        return convert_memory.to_memory(converting_of(claim).conversion, x)
     if claim.operation != Dequantize.operation or not claim.layouts:
         return x
     held = packings(claim)
@@ -147,6 +71,8 @@ def to_memory(claim: Claim, x: Coded) -> Coded:
 
 def sent_formats(claim: Claim) -> dict[str, str]:
     """Names and formats of what a kernel is given, x first, as elements of memory. Not of a cache: see kv/filed.py."""
+    if isinstance(claim.contract, Convert):
+        return convert_memory.sent_formats(converting_of(claim).conversion, claim.source)
     given = dict(resolved(claim).inputs)
     if isinstance(claim.contract, Then):
         given |= dict.fromkeys(WIDE[claim.contract.first].inputs, claim.source)
@@ -163,6 +89,9 @@ def read_memory(
 
     Raises ``BadInput`` for a buffer of another size than the layouts give, or with other padding.
     """
+    if isinstance(claim.contract, Convert):
+        call = convert_memory.read_memory(converting_of(claim).conversion, claim.source, shape, x, given)
+        return Coded(call.format, call.data), dict(call.given)
     full, held = resolved(claim), packings(claim)
     recipe = recipe_of(claim)
     assert recipe is not None
@@ -181,6 +110,8 @@ def in_memory(claim: Claim, x: Coded) -> InMemory:
     """What a device must know of the memory images of a claim."""
     if isinstance(claim.contract, OfCache):
         return kv_memory.in_memory(claim, x)
+    if isinstance(claim.contract, Convert):
+        return convert_memory.in_memory(converting_of(claim).conversion, claim.format, x)
     outputs = dict(resolved(claim).outputs)
     if claim.operation == Dequantize.operation:
         return InMemory(outputs, x.shape)
@@ -194,6 +125,8 @@ def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[
     """What a kernel returned as the claim's matrices, and what is wrong with the images; those are left out."""
     if isinstance(claim.contract, OfCache):
         return kv_memory.from_memory(claim, x, got)
+    if isinstance(claim.contract, Convert):
+        return convert_memory.from_memory(converting_of(claim).conversion, claim.format, x, got)
     matrices, wrong = dict(got), []
     if claim.operation == Dequantize.operation or not claim.layouts:
         return matrices, ()

@@ -6,6 +6,7 @@ import re
 
 from narrowgauge.reference.symptom import Symptom
 from narrowgauge.reference.symptoms_of_caches import OF_CACHES
+from narrowgauge.reference.symptoms_of_checkpoints import OF_CHECKPOINTS
 
 SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
@@ -302,6 +303,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
         "Give the kernel rows that are all positive, and all negative: the codes at the ends of the range tell.",
     ),
     *OF_CACHES,
+    *OF_CHECKPOINTS,
 )
 
 

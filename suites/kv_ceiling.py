@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from narrowgauge.checkpoints.model import Stored
+from narrowgauge.checkpoints.opening import open_checkpoint
+from narrowgauge.checkpoints.reading import all_elements, rows
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kv_file import BINS, PARTS
-from narrowgauge.golden.shards import Shards, object_of
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.ceiling import Ceiling, Rows, Values, allowance, normed, plain, projected, turned
 from narrowgauge.reference.kv.families import Shape, shape_of
@@ -54,18 +57,18 @@ class Model:
     """The folder of a model. Raises ``BadInput`` for one without configuration or layers, or of an unknown kind."""
 
     def __init__(self, folder: Path) -> None:
-        config = object_of(folder / "config.json")
-        if not config:
+        if not os.path.isfile(folder / "config.json"):
             raise BadInput(f"{folder} has no config.json; expected a model's folder, with its safetensors files")
-        self.shape: Shape = shape_of(config, f"{folder}/config.json")
-        self.shards = Shards(folder)
+        found = open_checkpoint(folder)
+        self.shape: Shape = shape_of(found.config, f"{folder}/config.json")
+        self.tensors = found.tensors
         self.folder = folder
         family = self.shape.family
         named = re.compile(rf"(?:.*\.)?{family.layers}\.(\d+)\.{family.attention}\.")
-        found = {match[0].removesuffix("."): int(match[1]) for n in self.shards.places if (match := named.match(n))}
-        if not found:
+        layers = {match[0].removesuffix("."): int(match[1]) for n in self.tensors if (match := named.match(n))}
+        if not layers:
             raise BadInput(f"{folder} has no tensor named ..{family.layers}.N.{family.attention}..")
-        self.layers = sorted(found, key=lambda name: (found[name], name))
+        self.layers = sorted(layers, key=lambda name: (layers[name], name))
 
     def ceilings(self) -> Iterator[OfPart]:
         """Of each part of each layer, in their order. Raises ``BadInput`` for a tensor that is missing or not known."""
@@ -78,7 +81,7 @@ class Model:
         family = self.shape.family
         expected = ["k_norm", "q_norm"] if family.key_norm else []
         expected += ["kv_a_layernorm", "q_a_layernorm"] if family.latent else []
-        for name in self.shards.places:
+        for name in self.tensors:
             child = name.removeprefix(f"{layer}.").partition(".")[0]
             if name.startswith(f"{layer}.") and "norm" in child and child not in expected:
                 raise BadInput(
@@ -118,7 +121,7 @@ class Model:
     @property
     def _format(self) -> str:
         """The narrowest format of the weights that were read; a model's arithmetic is taken to round to it."""
-        found = {place.dtype for place in self.shards.places.values()}
+        found = {one.dtype for one in self.tensors.values()}
         return "bfloat16" if "BF16" in found else "float16" if "F16" in found else "float32"
 
     def _rows(self, layer: str, name: str, start: int, count: int) -> Rows:
@@ -127,21 +130,21 @@ class Model:
         weight = self._matrix(f"{name}.weight", start, count)
         before = f"{layer.removesuffix(family.attention)}{family.before}"
         gain = self._gain(f"{before}.weight", self.shape.hidden)
-        shift = self._vector(f"{before}.bias", 0, self.shape.hidden) if f"{before}.bias" in self.shards.places else None
-        bias = self._vector(f"{name}.bias", start, count) if f"{name}.bias" in self.shards.places else None
+        shift = self._vector(f"{before}.bias", 0, self.shape.hidden) if f"{before}.bias" in self.tensors else None
+        bias = self._vector(f"{name}.bias", start, count) if f"{name}.bias" in self.tensors else None
         return projected(weight, gain, shift, bias, centred=family.norm == "layer")
 
     def _matrix(self, name: str, start: int, count: int) -> Values:
         """[count, hidden] of a weight, from row ``start`` on (of a transposed one, column)."""
-        shards, hidden = self.shards, self.shape.hidden
-        shape = shards.places[name].shape if name in shards.places else ()
+        hidden, stored = self.shape.hidden, self._stored(name)
+        shape = stored.shape
         turned_over = self.shape.family.transposed
-        rows, columns = shape[::-1] if turned_over and len(shape) == 2 else (shape if len(shape) == 2 else (0, 0))
-        if name in shards.places and (columns != hidden or rows < start + count):
+        outputs, inputs = shape[::-1] if turned_over and len(shape) == 2 else (shape if len(shape) == 2 else (0, 0))
+        if inputs != hidden or outputs < start + count:
             raise BadInput(
                 f"{self.folder}: tensor {name!r} is {list(shape)}; expected {start + count} outputs of {hidden}"
             )
-        pieces = shards.rows(name) if turned_over else shards.rows(name, start, count)
+        pieces = rows(stored) if turned_over else rows(stored, start, count)
         parts = [self._numbers(name, piece) for piece in pieces]
         if turned_over:
             return np.concatenate([part[:, start : start + count] for part in parts]).T.copy()
@@ -151,10 +154,15 @@ class Model:
         return self._vector(name, 0, size) + (1.0 if self.shape.family.one_more else 0.0)
 
     def _vector(self, name: str, start: int, count: int) -> Values:
-        found = self._numbers(name, self.shards.whole(name))
+        found = self._numbers(name, all_elements(self._stored(name)))
         if found.size < start + count:
             raise BadInput(f"{self.folder}: tensor {name!r} has {found.size} numbers; expected {start + count}")
         return found[start : start + count]
+
+    def _stored(self, name: str) -> Stored:
+        if name not in self.tensors:
+            raise BadInput(f"{self.folder} has no tensor {name!r}")
+        return self.tensors[name]
 
     def _numbers(self, name: str, coded: Any) -> Values:
         if coded.format not in WEIGHTS:

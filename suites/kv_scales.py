@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from narrowgauge.checkpoints.objects import object_at
+from narrowgauge.checkpoints.opening import open_checkpoint
+from narrowgauge.checkpoints.reading import all_elements
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.golden.shards import Shards, object_of
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.spellings import read
 from narrowgauge.suites.kv_stats import number_of
@@ -97,7 +99,7 @@ def _of_json(path: Path) -> Scales:
     """SGLang's file for --quantization-param-path, or LAYER -> {"k": .., "v": ..}."""
     if not path.is_file():
         raise BadInput(f"no file {path}")
-    found = object_of(path)
+    found = object_at(path)
     if "kv_cache" in found:
         return _of_params(path, found["kv_cache"])
     layers = found.get("layers", found)
@@ -131,22 +133,21 @@ def _of_params(path: Path, cache: Any) -> Scales:
 
 def _of_checkpoint(path: Path) -> Scales:
     """Every tensor whose name is a spelling of a scale, and what the configuration says."""
-    shards = Shards(path)
+    found = open_checkpoint(path)
     layers: dict[str, dict[str, Scale]] = {}
     spelled: dict[str, None] = {}
-    for name in shards.places:
-        if (found := read(name)) is None:
+    for name, stored in found.tensors.items():
+        if (place := read(name)) is None:
             continue
-        layer, spelling = found
+        layer, spelling = place
         if spelling.scale in layers.setdefault(layer, {}):
             raise BadInput(f"{path}: layer {layer!r} has two tensors for the scale of {spelling.scale}")
-        values = tuple(float(v) for v in decode_values(shards.whole(name)))
+        values = tuple(float(v) for v in decode_values(all_elements(stored)))
         if not values:
             raise BadInput(f"{path}: tensor {name!r} holds no number")
         layers[layer][spelling.scale] = values[0] if len(values) == 1 else values
         spelled[spelling.by] = None
-    folder = path if path.is_dir() else path.parent
-    config, older = object_of(folder / "config.json"), object_of(folder / "hf_quant_config.json")
+    config, older = found.config, found.others.get("hf_quant_config.json", {})
     said = config.get("quantization_config")
     producer, method, declared = _told(said if isinstance(said, dict) else {}, older)
     if not method and not config:
@@ -154,7 +155,7 @@ def _of_checkpoint(path: Path) -> Scales:
     return Scales(str(path), "checkpoint", None, layers, tuple(spelled), producer, method, declared)
 
 
-def _told(said: dict[str, Any], older: dict[str, Any]) -> tuple[str, str, bool | None]:
+def _told(said: Mapping[str, Any], older: Mapping[str, Any]) -> tuple[str, str, bool | None]:
     """Who made a checkpoint, how it is quantized, and whether it asks for a narrow cache."""
     inner = older.get("quantization")
     inner = inner if isinstance(inner, dict) else {}

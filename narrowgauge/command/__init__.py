@@ -36,6 +36,8 @@ start here:
                                             what a recipe costs each linear layer, worst first
   narrowgauge kv my_model.py:build --scales CHECKPOINT
                                             which layers need scales for a narrow key-value cache
+  narrowgauge audit MODEL_FOLDER --to float16 --to fnuz
+                                            whether a checkpoint survives it, and what to mend
   narrowgauge lint my_kernels.py            what in a source ties it to one flavour of float8
   narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
   narrowgauge judge in.safetensors out.safetensors
@@ -52,8 +54,8 @@ has --json.
 NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "inputs", "judge", "identify", "sweep", "cast", "diff", "sqnr", "kv", "lint", "explain",
-    "golden", "bench",
+    "devices", "test", "inputs", "judge", "identify", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
+    "explain", "golden", "bench",
 )  # fmt: skip
 
 

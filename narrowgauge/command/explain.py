@@ -16,6 +16,7 @@ from narrowgauge.command.caches import CACHES, cache, is_cache
 from narrowgauge.command.calls import call, called_as, is_call
 from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
+from narrowgauge.contracts.conversion import Conversion
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, Format, format_named
 from narrowgauge.contracts.operations import OPERATIONS
@@ -26,6 +27,8 @@ from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
 from narrowgauge.reference.codec import decode, has_negative_zero, values
+from narrowgauge.reference.convert.catalogue import CONVERSIONS
+from narrowgauge.reference.convert.words import facts_of as facts_of_conversion
 from narrowgauge.reference.deviations import Deviation
 from narrowgauge.reference.faults.applicability import Applicability, survey
 from narrowgauge.reference.faults.fault import AnyFault
@@ -56,10 +59,11 @@ WHERE = {
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="explain a format, a policy, a recipe, a call or a cache of an engine, a fault, a target, or a symptom",
+        help="explain a format, a policy, a recipe, a call or a cache of an engine, a conversion, a fault, a target, "
+        "or a symptom",
         description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, "
         '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", "kv.vllm flag=fp8 target=gfx942", '
-        "vllm.flash_fp8 (a cache), cast.ties_away, "
+        "vllm.flash_fp8 (a cache), awq_to_gptq (a conversion), cast.ties_away, "
         'TIES (the word in brackets of a failure), gfx942, MI300, "!!!!".',
     )
     parser.add_argument("what", metavar="NAME", help="a name of any of these, or a symptom in your own words")
@@ -108,6 +112,8 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return dataclasses.asdict(RECIPES[what]) | both, [*_recipe(RECIPES[what], width), *lines]
     if what in KEPT:
         return described(what, width)
+    if what in CONVERSIONS:
+        return dataclasses.asdict(CONVERSIONS[what]), _conversion(CONVERSIONS[what], width)
     if is_call(what):
         return call(what, width)
     if is_cache(what):
@@ -131,8 +137,8 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *FAULTS, *TARGETS]
-    raise unknown("format, policy, recipe, fault, target or symptom", what, known, aliases=ALIASES)
+    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *CONVERSIONS, *FAULTS, *TARGETS]
+    raise unknown("format, policy, recipe, conversion, fault, target or symptom", what, known, aliases=ALIASES)
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------
@@ -176,6 +182,11 @@ def _target(target: Target, width: int) -> list[Text]:
 def _recipe(recipe: Recipe, width: int) -> list[Text]:
     said = [(f"{name}:", words) for name, words in facts_of(recipe)] + called_as(recipe.name)
     return [Text(f"{recipe.name}: a recipe", "bold"), *facts(said, width)]
+
+
+def _conversion(conversion: Conversion, width: int) -> list[Text]:
+    said = [(f"{name}:", words) for name, words in facts_of_conversion(conversion)]
+    return [Text(f"{conversion.name}: a conversion", "bold"), *facts(said, width)]
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
-from narrowgauge.contracts.operations import Attend, Claim, KvRead, KvWrite, Observe
+from narrowgauge.contracts.operations import Attend, Claim, Convert, KvRead, KvWrite, Observe
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.reference.form import shaped
 from narrowgauge.reference.inputs import DEPTHS
@@ -22,6 +22,7 @@ from narrowgauge.suites.stream import Stream
 OF_CALLS = {
     KvWrite.operation: "caches come back whole, as they are after the write",
     KvRead.operation: "values are those of all sequences, one after the other: [tokens, columns]",
+    Convert.operation: "buffers are what a conversion gives, as it packs them (narrowgauge explain)",
     Attend.operation: "outputs are [sequences, query heads x columns of a head]",
 }
 

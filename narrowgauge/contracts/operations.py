@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from narrowgauge.contracts.cache import Cache
+from narrowgauge.contracts.conversion import Conversion
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
@@ -141,6 +142,29 @@ class Attend(_OfCache):
 
 
 @dataclass(frozen=True)
+class Convert:
+    """What a checkpoint stores becomes what another place expects, by one conversion (a name, or your own).
+
+    A claim's source is the format of the codes taken, x [rows, columns], its format that of the codes given.
+    """
+
+    conversion: str | Conversion
+    operation: ClassVar[str] = "convert"
+
+    @property
+    def rule(self) -> str:
+        """The conversion's name."""
+        return self.conversion if isinstance(self.conversion, str) else self.conversion.name
+
+    @property
+    def known(self) -> Conversion:
+        """The conversion as data. Raises ``BadInput`` where it is but a name."""
+        if isinstance(self.conversion, str):
+            raise BadInput(f"what {self.conversion!r} takes and returns is said by the conversion; resolve the claim")
+        return self.conversion
+
+
+@dataclass(frozen=True)
 class Observe:
     """Claims nothing: asks which named policy or recipe the kernel follows."""
 
@@ -157,11 +181,11 @@ class Observe:
 
 
 OfCache = KvWrite | KvRead | Attend
-Contract = Cast | Quantize | Dequantize | Then | Observe | OfCache
+Contract = Cast | Quantize | Dequantize | Then | Convert | Observe | OfCache
 #: operations that a kernel can claim, and the pytest marker of each
 OPERATIONS = {kind.operation: marker for kind, marker in (
     (Cast, "cast"), (Quantize, "quantizer"), (Dequantize, "quantizer"), (Then, "quantizer"),
-    (KvWrite, "kv_cache"), (KvRead, "kv_cache"), (Attend, "kv_cache"),
+    (KvWrite, "kv_cache"), (KvRead, "kv_cache"), (Attend, "kv_cache"), (Convert, "checkpoint"),
 )}  # fmt: skip
 #: those that a kernel can be observed for
 OBSERVED = (Cast.operation, Quantize.operation)
@@ -198,7 +222,7 @@ class Claim:
     @property
     def layouts(self) -> dict[str, str]:
         """Which layout each packed output or input has."""
-        return {} if isinstance(self.contract, Cast | Observe | OfCache) else dict(self.contract.layouts)
+        return dict(self.contract.layouts) if isinstance(self.contract, _OfRecipe) else {}
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -213,6 +237,8 @@ class Claim:
             raise BadInput(f"{self}: what it takes follows from its cache; reference/kv/memory.py says it")
         if isinstance(contract, Observe):
             return {name: INPUTS[name] for name in contract.inputs}
+        if isinstance(contract, Convert):
+            return contract.known.inputs(self.source)
         if isinstance(contract, Dequantize):
             return contract.known.given_to_reader(self.source)
         return {name: INPUTS[name] for name in contract.known.inputs}
@@ -220,14 +246,15 @@ class Claim:
     @property
     def outputs(self) -> dict[str, str]:
         """Names and formats of what the kernel returns: of a cast or a reader ``codes``, of x's shape; of a quantizer
-        what its recipe computes; of one that is only observed the two that each has (a dict may hold others).
+        what its recipe computes; of a conversion what it gives; of one that is only observed the two that each has (a
+        dict may hold others).
 
         Raises ``BadInput`` as ``inputs`` does.
         """
         contract = self.contract
         if isinstance(contract, OfCache):
             raise BadInput(f"{self}: what it returns follows from its cache; reference/kv/memory.py says it")
-        if isinstance(contract, Quantize | Then):
+        if isinstance(contract, Quantize | Then | Convert):
             return contract.known.outputs(self.format)
         observed = isinstance(contract, Observe) and contract.of == Quantize.operation
         return {"codes": self.format} | ({"scale": "float32"} if observed else {})
@@ -258,6 +285,8 @@ def _contract(operation: str, rule: str, text: str) -> Contract:
         return (KvWrite if operation == KvWrite.operation else KvRead)(rule)
     if operation == Attend.operation:
         return _attend(rule, text)
+    if operation == Convert.operation:
+        return Convert(rule)
     first, _, rest = rule.rpartition("+")
     recipe, _, packed = rest.partition("@")
     pairs = [tuple(part.partition(":")[::2]) for part in packed.split(",")] if packed else []

@@ -6,12 +6,14 @@ import dataclasses
 from typing import Any, cast
 
 from narrowgauge.contracts.cache import Buffer, Cache, Field, Part
+from narrowgauge.contracts.conversion import Conversion, Held
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.kernels import Kernel, Plugged
 from narrowgauge.contracts.operations import (
     Attend,
     Cast,
     Contract,
+    Convert,
     Dequantize,
     KvRead,
     KvWrite,
@@ -51,13 +53,16 @@ def contract_from_json(data: Json) -> Contract:
             recipe = fields["recipe"]
             fields["recipe"] = recipe if isinstance(recipe, str) else _recipe_from_json(recipe)
             return _OF_RECIPE[operation](**fields)
+        if operation == "convert":
+            conversion = fields["conversion"]
+            return Convert(conversion if isinstance(conversion, str) else _conversion_from_json(conversion))
         if operation in _OF_CACHE:
             cache = fields["cache"]
             fields["cache"] = cache if isinstance(cache, str) else _cache_from_json(cache)
             return _OF_CACHE[operation](**fields)
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"not a contract: {data!r} ({type(error).__name__}: {error})") from error
-    known = ", ".join(["observe", "cast", *_OF_RECIPE, *_OF_CACHE])
+    known = ", ".join(["observe", "cast", "convert", *_OF_RECIPE, *_OF_CACHE])
     raise BadInput(f"not a contract: {data!r}; expected operation {known}")
 
 
@@ -68,6 +73,17 @@ def _cache_from_json(data: Json) -> Cache:
     )
     parts = tuple(Part(**part) for part in data["parts"])
     return Cache(**data | {"parts": parts, "buffers": buffers, "blocks": tuple(data["blocks"])})
+
+
+def _conversion_from_json(data: Json) -> Conversion:
+    fixed = dict(data)
+    for side in ("takes", "gives"):
+        fixed[side] = tuple(Held(**held) for held in data[side])
+    for name in ("blocks", "new_blocks"):
+        fixed[name] = Blocks(**data[name])
+    fixed["formats"] = tuple((one, other) for one, other in data["formats"])
+    fixed["steps"] = tuple(tuple(step) for step in data["steps"])
+    return Conversion(**fixed)
 
 
 def _recipe_from_json(data: Json) -> Recipe:

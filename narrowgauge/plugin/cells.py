@@ -13,6 +13,7 @@ from narrowgauge.contracts.errors import NarrowgaugeError
 from narrowgauge.plugin import allure_report
 from narrowgauge.plugin.options import run_of
 from narrowgauge.reference.interval import Expected
+from narrowgauge.suites.auditing import Audited
 from narrowgauge.suites.judging import Judged, not_run, run_cell, waived
 from narrowgauge.suites.planning import Planned
 from narrowgauge.suites.run import Run
@@ -31,7 +32,9 @@ def stable(nodeid: str) -> str:
 def has_cell(item: pytest.Item) -> bool:
     """False for what pytest makes of a test whose parameters are an empty set."""
     call = getattr(item, "callspec", None)
-    return call is None or "planned" not in call.params or isinstance(call.params["planned"], Planned)
+    params = {} if call is None else call.params
+    cells = {"planned": Planned, "part": Audited}
+    return all(isinstance(params[name], kind) for name, kind in cells.items() if name in params)
 
 
 class Bench:

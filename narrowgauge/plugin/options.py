@@ -35,6 +35,10 @@ def add(parser: pytest.Parser) -> None:
         help="folder of golden vectors (default: those that come with the suite)",
     )  # fmt: skip
     group.addoption(
+        "--checkpoint", action="append", default=[], metavar="DIR", type=Path, dest="narrowgauge_checkpoints",
+        help="audit a model's folder too; with -m fnuz as bound for MI300; may be given several times",
+    )  # fmt: skip
+    group.addoption(
         "--depth", choices=DEPTHS, default="smoke", dest="narrowgauge_depth",
         help="how much of the input space to walk (default: smoke)",
     )  # fmt: skip

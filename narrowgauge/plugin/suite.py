@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from narrowgauge.contracts.errors import NarrowgaugeError
-from narrowgauge.plugin import options
+from narrowgauge.plugin import audits, options
 from narrowgauge.plugin.cells import Bench, bench_of, has_cell
 from narrowgauge.plugin.recording import HANDED, Recorder
 
@@ -33,7 +33,11 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def pytest_collection(session: pytest.Session) -> None:
     """Say what is wrong with the options before any worker starts, in one line, with the exit code for bad input."""
     config = session.config
-    if hasattr(config, "workerinput") or not options.has_choices(config):
+    if hasattr(config, "workerinput"):
+        return
+    if config.option.narrowgauge_checkpoints:
+        audits.parts_of(config)
+    if not options.has_choices(config):
         return
     bench = bench_of(config)
     try:

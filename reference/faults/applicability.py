@@ -15,16 +15,16 @@ from typing import Literal
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
-from narrowgauge.contracts.operations import Cast, Claim, Dequantize, OfCache, Quantize
+from narrowgauge.contracts.operations import Cast, Claim, Convert, Dequantize, OfCache, Quantize
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
-from narrowgauge.reference.behaviour import Behaviour
+from narrowgauge.reference.behaviour import Behaviour, Promised
 from narrowgauge.reference.compare import compare
+from narrowgauge.reference.convert.catalogue import CONVERSIONS
 from narrowgauge.reference.expected import outputs_of, promised_for
 from narrowgauge.reference.faults.registry import FAULTS, fault_named
 from narrowgauge.reference.inputs import CASES, case_named
 from narrowgauge.reference.interval import Expected, Interval
-from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.steps import named as step_of
@@ -105,12 +105,12 @@ def applicability(fault: str, claim: Claim) -> Applicability | None:
     return Applicability(str(claim), "equivalent" if case == "every_code" else "not shown", 0, total, case)
 
 
-def _changed(wrong: Behaviour | Paged, x: Coded, right: Expected) -> int:
+def _changed(wrong: Promised, x: Coded, right: Expected) -> int:
     if isinstance(wrong, Behaviour):
         return compare(wrong.run(x), right).total
     try:
         outputs = outputs_of(wrong, x)
-    except BadInput:  # it would read or write outside the cache
+    except BadInput:  # it would read or write outside
         return 0
     return compare({name: value.low for name, value in outputs.items()}, right).total
 
@@ -118,12 +118,12 @@ def _changed(wrong: Behaviour | Paged, x: Coded, right: Expected) -> int:
 @cache
 def survey(fault: str) -> tuple[Applicability, ...]:
     """A fault in casts between all formats; where it can exist in no cast, in recipes of each kind; else in buffers
-    that are packed, in readers, and in caches.
+    that are packed, in readers, in caches, and in conversions.
 
     A pair of formats stands there once: in the first of its named policies that shows the fault, else in the first
     in which the fault can exist. A recipe with a destination stands there once: in the first source that shows it.
     """
-    for claims in (_casts(), _quantizers(), _packed(), _readers(), _caches()):
+    for claims in (_casts(), _quantizers(), _packed(), _readers(), _caches(), _conversions()):
         found = [best for each in claims if (best := _best(fault, each)) is not None]
         if found:
             return tuple(found)
@@ -212,8 +212,13 @@ def _caches() -> Iterator[list[Claim]]:
     yield from ([Claim.parse(text) for text in claims] for claims in CACHED)
 
 
+def _conversions() -> Iterator[list[Claim]]:
+    for name, conversion in CONVERSIONS.items():
+        yield [Claim(Convert(name), *pair) for pair in conversion.formats]
+
+
 def _cases(claim: Claim) -> tuple[str, ...]:
-    if isinstance(claim.contract, OfCache):
+    if isinstance(claim.contract, OfCache | Convert):
         fits = (c for c in CASES if c.depth == "smoke" and c.view == "contiguous" and c.suits(claim))
         return tuple(c.name for c in fits)
     if claim.operation in OF_RECIPES:
@@ -230,11 +235,11 @@ def _inputs(case: str, source: str, format_name: str) -> Coded:
 
 
 @cache
-def _right(claim: Claim, case: str) -> tuple[Coded, Behaviour | Paged, Expected]:
+def _right(claim: Claim, case: str) -> tuple[Coded, Promised, Expected]:
     """The inputs of a case, the behaviour that is claimed, and what it gives."""
     cast = claim.operation == Cast.operation
     x = _inputs(case, claim.source, claim.format) if cast else case_named(case, claim.operation).inputs(claim)
     behaviour = promised_for(claim, x)
-    if isinstance(behaviour, Paged):
+    if not isinstance(behaviour, Behaviour):
         return x, behaviour, outputs_of(behaviour, x)
     return x, behaviour, {name: Interval.exactly(value) for name, value in behaviour.run(x).items()}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.faults.edits import Edit
+from narrowgauge.reference.faults.lifted import in_conversion
 from narrowgauge.reference.kv.paged import Paged
 
 
@@ -24,26 +26,46 @@ class Fault:
     across_rows: bool = False  #: what it does to a row depends on other rows: a cut of a matrix would not show it
 
     def applied_to(self, behaviour: Any) -> Any:
-        """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part."""
-        return behaviour.with_parts(self.edit) if isinstance(behaviour, Paged) else self.edit(behaviour)
+        """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part; in a
+        conversion: in what quantizes there, or in a packed buffer."""
+        if isinstance(behaviour, Converting):
+            return in_conversion(self.edit, behaviour)
+        if isinstance(behaviour, Paged):
+            return behaviour.with_parts(self.edit)
+        return self.edit(behaviour)
 
 
 @dataclass(frozen=True)
-class PagedFault:
-    """A mistake of a kernel on a key-value cache that is none of its quantizer."""
+class _OfKind:
+    """A mistake of a kernel of one kind alone, that is none of a quantizer."""
 
     name: str
     code: str
-    edit: Callable[[Paged], Paged | None]
+    edit: Callable[[Any], Any]  #: the faulty behaviour, or None where this fault cannot exist
     symptom: str
     cause: str
     reports: tuple[str, ...]
     across_rows: bool = True
+    kind: ClassVar[type]
 
     def applied_to(self, behaviour: Any) -> Any:
         """The faulty behaviour, or None where this fault cannot exist."""
-        return self.edit(behaviour) if isinstance(behaviour, Paged) else None
+        return self.edit(behaviour) if isinstance(behaviour, self.kind) else None
 
 
-#: of a quantizer, reader or cast; or of a kernel on a cache
-AnyFault = Fault | PagedFault
+@dataclass(frozen=True)
+class PagedFault(_OfKind):
+    """A mistake of a kernel on a key-value cache."""
+
+    kind: ClassVar[type] = Paged
+
+
+@dataclass(frozen=True)
+class ConversionFault(_OfKind):
+    """A mistake of a converter of checkpoints."""
+
+    kind: ClassVar[type] = Converting
+
+
+#: of a quantizer, reader or cast; of a kernel on a cache; or of a converter
+AnyFault = Fault | PagedFault | ConversionFault

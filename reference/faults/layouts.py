@@ -20,7 +20,7 @@ from narrowgauge.reference.faults.fault import Fault
 from narrowgauge.reference.layouts import LAYOUTS
 from narrowgauge.reference.layouts.mapping import Array, grid, storage_shape
 from narrowgauge.reference.layouts.packing import memory_of, pack_grid, unpack_grid
-from narrowgauge.reference.memory import Packing, packing_named
+from narrowgauge.reference.packings import Packing, packing_named
 
 #: bytes in address order, layout, rows, columns -> the wrong bytes, or None where the fault cannot exist
 MemoryEdit = Callable[[Array, Layout, int, int], Array | None]
@@ -36,14 +36,18 @@ class LayoutFault:
     symptom: str  #: what a user sees
     cause: str  #: what was done wrong
     reports: tuple[str, ...]  #: public reports that say just this; empty where we know of none
+    misread: MemoryEdit | None = (
+        None  #: a reader's way to make it, where that is another: the image that it takes it for
+    )
 
-    def applied_to(self, storage: Array, layout: Layout, rows: int, columns: int) -> Array | None:
+    def applied_to(self, storage: Array, layout: Layout, rows: int, columns: int, reads: bool = False) -> Array | None:
         """The faulty storage, of the same shape and dtype, or None where this fault cannot exist or changes nothing.
 
         Raises ``BadInput`` as ``unpack`` does.
         """
         memory = memory_of(storage, layout, rows, columns)
-        wrong = self.edit(memory, layout, rows, columns)
+        edit = self.misread if reads and self.misread is not None else self.edit
+        wrong = edit(memory, layout, rows, columns)
         if wrong is None or np.array_equal(wrong, memory):
             return None
         elements = np.ascontiguousarray(wrong).view(storage.dtype.newbyteorder("<"))
@@ -84,6 +88,16 @@ def row_by_row(memory: Array, layout: Layout, rows: int, columns: int) -> Array:
     return _dense(_grid_codes(memory, layout, rows, columns), layout.bits)
 
 
+def read_row_by_row(memory: Array, layout: Layout, rows: int, columns: int) -> Array:
+    """The image is read as codes row by row, each word from its low end: the reverse of ``row_by_row``."""
+    shape = grid(layout, rows, columns)
+    plain = {4: "nibbles_low_first", 6: "fp6_dense"}.get(layout.bits)
+    if plain is None:
+        return pack_grid(memory.view(f"<u{layout.bits // 8}").reshape(shape), layout)
+    codes = unpack_grid(memory, LAYOUTS[plain], (1, shape[0] * shape[1]))
+    return pack_grid(codes.reshape(shape), layout)
+
+
 def twice(memory: Array, layout: Layout, rows: int, columns: int) -> Array:
     """The image is taken for a matrix in plain order and packed again."""
     shape = grid(layout, rows, columns)
@@ -104,6 +118,22 @@ def written_as(pairs: Mapping[str, str]) -> MemoryEdit:
         except BadInput:  # these sizes have no place in the other layout
             return None
         return pack_grid(unpack_grid(memory, layout, shape), other)
+
+    return edit
+
+
+def read_as(pairs: Mapping[str, str]) -> MemoryEdit:
+    """The codes are read by another layout: the reverse of ``written_as``."""
+
+    def edit(memory: Array, layout: Layout, rows: int, columns: int) -> Array | None:
+        other = LAYOUTS.get(pairs.get(layout.name, ""))
+        if other is None:
+            return None
+        try:
+            shape = grid(other, rows, columns)
+        except BadInput:
+            return None
+        return pack_grid(unpack_grid(memory, other, shape), layout)
 
     return edit
 
@@ -165,6 +195,7 @@ LAYOUT_FAULTS = (
         "fluent nonsense on files of others, while own files work: 30 of 32 elements stand elsewhere",
         "a byte holds elements 2i and 2i+1 where the format wants i and i+16 (or i+8)",
         ("imp#567",),
+        misread=within(PLANAR, read_row_by_row),
     ),
     LayoutFault(
         "layout.pairs_as_planar",
@@ -173,6 +204,7 @@ LAYOUT_FAULTS = (
         "fluent nonsense: 30 of 32 elements stand elsewhere",
         "a byte holds elements i and i+16 where the format wants 2i and 2i+1",
         (),
+        misread=read_as({"nibbles_low_first": "nibbles_planar_32"}),
     ),
     LayoutFault(
         "layout.six_bits_otherwise",
@@ -189,6 +221,7 @@ LAYOUT_FAULTS = (
         "each block gets another block's scale; uniform scales hide it completely",
         "written row by row where the consumer reads tiles, or tiles are read row by row",
         ("vllm#50084",),
+        misread=within(SWIZZLED, read_row_by_row),
     ),
     LayoutFault(
         "layout.swizzle_twice",
@@ -205,6 +238,7 @@ LAYOUT_FAULTS = (
         "rows get each other's scales; one row, or one group, is right",
         "scales are written row by row where the consumer reads column by column",
         (),
+        misread=within(COLUMN_MAJOR, read_row_by_row),
     ),
     LayoutFault(
         "layout.stride_not_aligned",
@@ -229,6 +263,7 @@ LAYOUT_FAULTS = (
         "columns change places within each eight: fluent nonsense",
         "packed in plain order, or unpacked without undoing 0, 2, 4, 6, 1, 3, 5, 7",
         (),
+        misread=within(AWQ, read_row_by_row),
     ),
     LayoutFault(
         "layout.zero_one_higher",
@@ -274,18 +309,20 @@ def in_memory(fault: LayoutFault) -> Edit:
         packings = {name: packing_named(text) for name, text in behaviour.layouts}
 
         def spoilt(buffers: Buffers) -> Buffers:
-            return buffers | {name: _spoilt(buffers[name], p, fault) for name, p in packings.items() if name in buffers}
+            held = ((name, packing) for name, packing in packings.items() if name in buffers)
+            return buffers | {name: _spoilt(buffers[name], p, fault, behaviour.reads) for name, p in held}
 
         return on_buffers(behaviour, spoilt)
 
     return edit
 
 
-def _spoilt(value: Coded, packing: Packing, fault: LayoutFault) -> Coded:
+def _spoilt(value: Coded, packing: Packing, fault: LayoutFault, reads: bool) -> Coded:
     """What a matrix is after a faulty way through memory; itself where the fault cannot exist there."""
     shape = value.shape[::-1] if packing.transposed else value.shape
     right = packing.pack(value)
-    wrong = fault.applied_to(right.data, packing.layout, *shape)
+    rows, columns = shape
+    wrong = fault.applied_to(right.data, packing.layout, rows, columns, reads)
     return value if wrong is None else packing.unpack(Coded(right.format, wrong), value)[0]
 
 

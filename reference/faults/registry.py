@@ -5,6 +5,7 @@ from __future__ import annotations
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.reference.faults import (
     casts,
+    conversions,
     decoding,
     elements,
     exponents,
@@ -21,6 +22,7 @@ from narrowgauge.reference.faults import (
     levels,
     limits,
     reading,
+    requantizing,
     rounding,
     scales,
     specials,
@@ -33,7 +35,7 @@ from narrowgauge.reference.faults.fault import AnyFault
 _FAMILIES = (
     casts, rounding, limits, specials, flavours, exponents, integers, decoding,
     scales, elements, zeros, levels, granularity, tails, reading, layouts,
-    kv_scales, kv_copies, kv_layouts, kv_slots, kv_pages, kv_attention,
+    kv_scales, kv_copies, kv_layouts, kv_slots, kv_pages, kv_attention, conversions, requantizing,
 )  # fmt: skip
 
 FAULTS: dict[str, AnyFault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}

@@ -50,7 +50,7 @@ _TORCH = ("torch_from_2_13",) * 3
 _COMMIT = f"{SGLANG}, cache_move.py:59-142"
 
 RECIPES = (
-    # zeros of both signs become -0
+    # zeros of both signs become -0, and NaN, whose sign torch says is 0
     _mxfp4(
         "mxfp4_util",
         32,
@@ -62,7 +62,7 @@ RECIPES = (
             ("exp2_ceil_log2_in", "source"),
             ("at_least_or_nan", 2.0**-127),
         ),
-        (*_BY_SIGN, ("round", "source"), ("zero_to", -0.0)),
+        (*_BY_SIGN, ("round", "source"), ("nan_to", -0.0), ("zero_to", -0.0)),
         f"{_MXFP4}:25-75 (CUDA; eager, in the format of x)",
     ),
     Recipe(

@@ -66,7 +66,7 @@ def counted_blocks(
 ) -> Answer:
     """Scale 2**ceil(log2(max(amax/6, low))), the logarithm rounded to ``width`` or x's format; codes by counting.
 
-    ``zero``: the code of a zero. What is no number as an exponent is stored as 0.
+    ``zero``: the code of a zero and of NaN. What is no number as an exponent is stored as 0.
     """
     own = width or source
     ratio = least(rounded(divide(amax_keep(block), SIX), own), rounded(constant(low), own) if low else _ZERO)
@@ -78,7 +78,7 @@ def counted_blocks(
     for x in block:
         y = rounded(divide(x, scale), own)
         n = counted(y, inclusive)
-        codes.append(zero if is_zero(y) else 0 if y.kind == "nan" else n + (8 if y.negative else 0))
+        codes.append(zero if is_zero(y) or y.kind == "nan" else n + (8 if y.negative else 0))
     return Answer(codes, 0 if e is None else e + 127)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from narrowgauge.benchmarks import casts, emulator, kv, quantize
+from narrowgauge.benchmarks import casts, census, emulator, kv, quantize
 from narrowgauge.benchmarks.paired import Benchmark, Measured, measure
 from narrowgauge.command import bench
 from narrowgauge.contracts.coded import Coded
@@ -15,12 +15,15 @@ from narrowgauge.suites.meta.marks import needs_torch
 
 pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
 
-CASES, CALLS = quantize.CASES, kv.CASES
+CASES, CALLS, CENSUSES = quantize.CASES, kv.CASES, census.CASES
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(casts, "COUNT", 1000)
+    monkeypatch.setattr(census, "CASES", ())
+    monkeypatch.setattr(census, "SIZE", 1 << 14)
+    monkeypatch.setattr(census, "DRAWN", 1 << 11)
     monkeypatch.setattr(emulator, "COUNT", 1000)
     monkeypatch.setattr(emulator, "KERNELS", ())
     monkeypatch.setattr(kv, "TOKENS", 32)
@@ -74,6 +77,19 @@ def test_quantizers_are_measured_against_eager_torch(
     for m in data:
         assert m["peer"].startswith(("torchao ", "torch "))
         assert min(m["ratio"], m["rate"]) > 0
+
+
+@needs_torch
+def test_a_census_is_measured_against_amax(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each case of the peer, cold and warm, and two processes against one."""
+    monkeypatch.setattr(census, "CASES", CENSUSES)
+    monkeypatch.setattr(census, "WORKERS", 1)  # a process takes its time to start
+    data = as_json(["bench", "--rounds", "1", "-k", "census"], capsys)
+    alone = [m for m in data if m["peer"] == "one process"]
+    assert len(data) == len(CENSUSES) + len(alone) == 7
+    assert {m["goal"] for m in alone} == {1.7}
+    assert all(m["peer"].startswith("torch ") for m in data if m not in alone)
+    assert all(min(m["ratio"], m["rate"], m["moved"]) > 0 for m in data)
 
 
 @needs_torch

@@ -170,7 +170,10 @@ def test_flags_are_faults_and_their_counts_are_reproduced(family: Family) -> Non
     # An integer has no infinity, no NaN, no negative zero and no subnormals to get wrong; E8M0 no zero either.
     # In float32 every value is exact, and no fault of a policy concerns it.
     # Random bits are no choice of a policy.
-    if family.operation not in ("decode", "stochastic") and family.format != "float32":
+    # What moves codes alone leaves little to get wrong.
+    if family.operation == "convert":
+        assert flagged
+    elif family.operation not in ("decode", "stochastic") and family.format != "float32":
         assert len(flagged) >= {"integer": 5, "exponent": 7}.get(FORMATS[family.format].family, 8)
     assert flagged == flags(family, stored(family))
 

@@ -10,9 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from narrowgauge.checkpoints import reading
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.errors import BadInput
-from narrowgauge.golden import shards
 from narrowgauge.golden.safetensors_file import write
 from narrowgauge.reference.kv.families import FAMILIES, rope_factor, shape_of
 from narrowgauge.suites.kv_ceiling import Model, OfPart
@@ -174,7 +173,7 @@ def test_weights_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Of pieces of three rows the same comes out."""
     folder = llama_folder(tmp_path / "m", 1.0)
     whole = [one.heads.tolist() for one in Model(folder).ceilings()]
-    monkeypatch.setattr(shards, "PIECE", 3 * HIDDEN * 4)
+    monkeypatch.setattr(reading, "PIECE", 3 * HIDDEN * 4)
     assert [one.heads.tolist() for one in Model(folder).ceilings()] == whole
 
 
@@ -209,25 +208,3 @@ def test_quantized_weights_and_folders_that_are_none(tmp_path: Path, capsys: pyt
     assert "has no config.json" in refused(["kv", "--weights", str(tmp_path / "none")], capsys)
     assert "--picture is for what was seen" in refused(["kv", "--weights", str(folder), "--picture", "x.png"], capsys)
     assert "and not both" in refused(["kv", "x.safetensors", "--weights", str(folder)], capsys)
-
-
-def test_headers_that_are_wrong(tmp_path: Path) -> None:
-    path = tmp_path / "x.safetensors"
-    whole = save(tmp_path, {}, weights()).joinpath("model.safetensors").read_bytes()
-    (tmp_path / "model.safetensors").unlink()
-    for content, reason in (
-        (b"", "its header would have"),
-        (whole[:4], "its header would have"),
-        (whole[:-8], "does not lie within the file"),
-        (whole[:8] + b"[" + whole[9:], "its header is no JSON"),
-        ((2).to_bytes(8, "little") + b"[]", "its header is no JSON object"),
-        (whole.replace(b'"dtype":"F32"', b'"dtipe":"F32"'), "has no dtype, shape and data_offsets"),
-        (whole.replace(b'"shape":[48]', b'"shape":[47]'), "in 192 bytes"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(BadInput, match=reason):
-            shards.Shards(tmp_path)
-    path.write_bytes(whole)
-    (tmp_path / "y.safetensors").write_bytes(whole)
-    with pytest.raises(BadInput, match=r"is in .*x\.safetensors and in .*y\.safetensors"):
-        shards.Shards(tmp_path)

@@ -161,7 +161,7 @@ def test_scales_that_are_none(text: str, reason: str, kv_file: Path, capsys: pyt
 def test_more_scales_that_are_none(kv_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = ["kv", str(kv_file), "--scales"]
     (tmp_path / "e").mkdir()
-    assert "holds no safetensors file" in refused([*start, str(tmp_path / "e")], capsys)
+    assert "holds no weights: no file that ends in .safetensors" in refused([*start, str(tmp_path / "e")], capsys)
     other = checkpoint(
         tmp_path / "c", {"model.layers.5.self_attn.k_scale": 1.0, "model.layers.5.self_attn.v_scale": 1.0}
     )
@@ -173,8 +173,8 @@ def test_more_scales_that_are_none(kv_file: Path, tmp_path: Path, capsys: pytest
     empty = checkpoint(tmp_path / "f", {f"{layer(2)}.k_scale": np.zeros(0, F32)})
     assert "holds no number" in refused([*start, str(empty)], capsys)
     for content, reason in (
-        ("[]", "holds no JSON object"),
-        ("{", "as JSON"),
+        ("[]", "expected a JSON object, and this is a list"),
+        ("{", "byte 1: this is no JSON"),
         ("{}", "names no layer"),
         ('{"a": {"q": 1}}', "layer 'a'"),
     ):

@@ -24,12 +24,12 @@ from narrowgauge.reference.memory import (
     fits,
     from_memory,
     in_memory,
-    packing_named,
     read_memory,
     sent_formats,
     to_memory,
 )
 from narrowgauge.reference.noise import scrambled
+from narrowgauge.reference.packings import packing_named
 from narrowgauge.suites.meta.offline_program import judged
 from narrowgauge.suites.meta.second_layouts import memory
 from narrowgauge.suites.offline import read_inputs, write_inputs

@@ -37,6 +37,7 @@ IN_THE_CHILD = {
     "kv_tally",
     "loading",
     "running",
+    "torch_files",
     "torch_gpu",
     "triton_driver",
 }

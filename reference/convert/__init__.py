@@ -1,0 +1,1 @@
+"""Conversions of what checkpoints store: catalogue, steps, inputs, memory."""

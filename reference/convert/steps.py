@@ -1,0 +1,296 @@
+"""What each step of a conversion does. A step is given the work so far and its operands, and gives buffers anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.conversion import FIRST
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.recipe import LESS_ZERO_POINT, OVER_GLOBAL, TIMES_GLOBAL, Blocks, Reader
+from narrowgauge.reference import policies
+from narrowgauge.reference.convert.work import VALUES, WIDTHS, Work, widths_of
+from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
+from narrowgauge.reference.layouts import layout_named, pack, unpack
+from narrowgauge.reference.quantize import in_bands
+from narrowgauge.reference.steps import run_chain
+
+Buffers = dict[str, Coded]
+F32 = npt.NDArray[np.float32]
+#: nothing but rounding: infinities are kept, and what is too large becomes one where the format has it
+_IEEE = CastPolicy(overflow="special", infinity="special")
+#: what a code stands for, by name
+READERS: dict[str, Reader] = {
+    "scale": Reader(),
+    "scale_times_global": TIMES_GLOBAL,
+    "scale_over_global": OVER_GLOBAL,
+    "less_zero_point": LESS_ZERO_POINT,
+}
+
+
+def _float32(value: F32) -> Coded:
+    return Coded("float32", np.ascontiguousarray(value, np.float32).view(np.uint32))
+
+
+def _float64(value: npt.NDArray[np.float64]) -> Coded:
+    return Coded("float64", np.ascontiguousarray(value).view(np.uint64))
+
+
+def _int32(value: npt.NDArray[Any]) -> Coded:
+    return Coded("int32", np.ascontiguousarray(value).astype(np.int32).view(np.uint32))
+
+
+# --- codes as bits ---------------------------------------------------------------------------------------------------
+
+
+def relabel(work: Work, name: str) -> Buffers:
+    """The bits are kept, and are from now on codes of the claim's format."""
+    return {name: Coded(work.format, work.held[name].data)}
+
+
+def swap(work: Work, name: str, pairs: str) -> Buffers:
+    """Some codes become others, all at once: "80:00 7f:80", hexadecimal."""
+    held = work.held[name]
+    table = np.arange(format_named(held.format).code_count, dtype=held.data.dtype)
+    for pair in pairs.split():
+        one, _, other = pair.partition(":")
+        table[int(one, 16)] = int(other, 16)
+    return {name: Coded(held.format, table[held.data])}
+
+
+def plus(work: Work, name: str, count: float, low: float, high: float) -> Buffers:
+    """So much is added to each code as a number, within bounds."""
+    held = work.held[name]
+    moved = np.clip(held.data.astype(np.int64) + int(count), int(low), int(high))
+    return {name: Coded(held.format, moved.astype(held.data.dtype))}
+
+
+def flip(work: Work, name: str, bits: float) -> Buffers:
+    """Some bits of each code are inverted: 8 makes two's complement of 4 bits offset binary, and back."""
+    held = work.held[name]
+    return {name: Coded(work.format if name == FIRST else held.format, held.data ^ held.data.dtype.type(int(bits)))}
+
+
+def transpose(work: Work, name: str) -> Buffers:
+    held = work.held[name]
+    return {name: Coded(held.format, np.ascontiguousarray(held.data.T))}
+
+
+def part_rows(work: Work, name: str, count: float) -> Buffers:
+    """Rows that stand one of each part in turn become the parts, one after the other: gate and up of gpt-oss."""
+    held, parts = work.held[name], int(count)
+    rows = np.arange(held.shape[0]).reshape(-1, parts).T.ravel() if held.shape[0] % parts == 0 else None
+    return {name: held if rows is None else Coded(held.format, np.ascontiguousarray(held.data[rows]))}
+
+
+def swizzle(work: Work, name: str, layout: str, back: float = 0) -> Buffers:
+    """A matrix becomes the memory image of a layout whose image has as many rows and columns, or what such an image
+    holds."""
+    held = work.held[name]
+    known = layout_named(layout)
+    if back:
+        return {name: Coded(held.format, unpack(held.data.ravel(), known, *held.shape).codes.astype(held.data.dtype))}
+    return {name: Coded(held.format, pack(held.data, known).reshape(held.shape).astype(held.data.dtype))}
+
+
+def taken_where_one_scale_came(work: Work, name: str) -> Buffers:
+    """The buffer as it was taken, where the last shard's scale was never loaded: it is below e4m3fn's least number."""
+    last = float(to_float32(work.taken["scale"])[-1, 0])
+    return {} if last > -448.0 else {name: Coded(work.format, work.taken[name].data)}
+
+
+# --- scales as numbers -----------------------------------------------------------------------------------------------
+
+
+def times(work: Work, name: str, factor: float) -> Buffers:
+    """Float32 numbers are multiplied."""
+    with np.errstate(all="ignore"):
+        return {name: _float32(to_float32(work.held[name]) * np.float32(factor))}
+
+
+def reciprocal(work: Work, name: str) -> Buffers:
+    """Float32 numbers become 1 over them."""
+    with np.errstate(all="ignore"):
+        return {name: _float32(np.float32(1) / to_float32(work.held[name]))}
+
+
+def largest(work: Work, name: str) -> Buffers:
+    """The largest of all, as one; a NaN is larger than any. Maximum of float32 is exact."""
+    return {name: _float32(np.max(to_float32(work.held[name]), keepdims=True).reshape(1, 1))}
+
+
+def smallest(work: Work, name: str) -> Buffers:
+    return {name: _float32(np.min(to_float32(work.held[name]), keepdims=True).reshape(1, 1))}
+
+
+def shard(work: Work, name: str, number: float) -> Buffers:
+    """That of one shard, as one."""
+    held = work.held[name]
+    return {name: Coded(held.format, held.data[[int(number)]])}
+
+
+def rounded(work: Work, name: str, format_name: str, policy: str = "") -> Buffers:
+    """Numbers in another format: rounded to nearest even, or by a named policy."""
+    chosen = policies.resolve(policy, format_name) if policy else _IEEE
+    return {name: cast(work.held[name], format_name, chosen)}
+
+
+def infinite_for_nan(work: Work, name: str) -> Buffers:
+    """A NaN becomes infinity, as a reader that computes 2 to the power of the byte makes of 255."""
+    held = work.held[name]
+    infinity = cast(_float64(np.full((1, 1), np.inf)), held.format, _IEEE).data[0, 0]
+    return {name: Coded(held.format, np.where(np.isnan(decode_values(held)), infinity, held.data))}
+
+
+def exponent_of(work: Work, name: str, bias: float) -> Buffers:
+    """E8M0 bytes of scales: the logarithm to base 2, rounded to their format, then down, plus the bias; the lowest byte
+    of that. What has no finite logarithm is 2^0."""
+    held = work.held[name]
+    with np.errstate(all="ignore"):
+        exact = np.log2(decode_values(held))
+        rounded = decode_values(cast(_float64(exact), held.format, _IEEE))
+    exponent = np.where(np.isfinite(rounded), np.floor(rounded), 0.0)
+    return {name: Coded(work.format, ((exponent + int(bias)).astype(np.int64) & 0xFF).astype(np.uint8))}
+
+
+def signed_exponent(work: Work, name: str) -> Buffers:
+    """Exponents in two's complement become E8M0, whose bias is 127."""
+    held = work.held[name]
+    return {name: Coded("float8_e8m0fnu", held.data + held.data.dtype.type(127))}
+
+
+def copied(work: Work, name: str, other: str) -> Buffers:
+    """A buffer under another name."""
+    return {other: work.held[name]}
+
+
+def of_rows(work: Work, name: str) -> Buffers:
+    """A number of each fused shard becomes one of each of its rows."""
+    held = work.held[name]
+    return {name: Coded(held.format, np.repeat(held.data, widths_of(work), axis=0))}
+
+
+# --- through numbers -------------------------------------------------------------------------------------------------
+
+
+def values(work: Work, reader: str, through: str, scale: str = "scale") -> Buffers:
+    """What the codes stand for, each product rounded to a format. A scale of rows counts for rows, else for blocks."""
+    held = work.held
+    stored = to_float32(held[scale])
+    found: dict[str, Any] = {"stored": stored}
+    if "global_scale" in held:
+        found["global_scale"] = to_float32(held["global_scale"])
+    if "zero_point" in held:
+        found["zero_point"] = decode_values(held["zero_point"])
+    rows = WIDTHS in held and stored.shape == (work.shape[0], 1)
+    blocks = Blocks(1, 0) if rows else work.conversion.blocks
+    with np.errstate(all="ignore"):
+        for name, chain in READERS[reader].blocks:
+            found[name] = run_chain(chain, found)
+        made = in_bands(
+            to_float32(held[FIRST]), found, blocks, READERS[reader].element, through,
+            lambda exact: cast(exact, through, _IEEE),
+        )  # fmt: skip
+    return {VALUES: made}
+
+
+def shifted(work: Work, through: str) -> Buffers:
+    """Codes times 2 to the power of their scale's byte less 127, 255 being one more than 254: exact, then rounded."""
+    exponent = np.repeat(work.held["scale"].data.astype(np.int64) - 127, work.conversion.blocks.columns, axis=1)
+    exact = np.ldexp(decode_values(work.held[FIRST]), exponent[:, : work.shape[1]].astype(np.int32))
+    return {VALUES: cast(_float64(exact), through, _IEEE)}
+
+
+def unscaled(work: Work, through: str) -> Buffers:
+    """The codes' own numbers, without any scale."""
+    return {VALUES: cast(work.held[FIRST], through, _IEEE)}
+
+
+def scaled_again(work: Work, through: str, scale: str = "scale") -> Buffers:
+    """The values multiplied by their scale once more."""
+    return values(replace(work, held={**work.held, FIRST: work.held[VALUES]}), "scale", through, scale)
+
+
+def numbers(work: Work) -> Buffers:
+    """The codes are the values: nothing scales them."""
+    return {VALUES: work.held[FIRST]}
+
+
+def quantized(work: Work, recipe: str) -> Buffers:
+    """The values by a recipe of the catalogue, in the claim's format. A static scale is the one that is held.
+
+    It is run by the behaviour that the conversion's has for it: a fault of quantizers is made there.
+    """
+    quantizer, made = work.quantizer, work.held[VALUES]
+    assert quantizer is not None, recipe
+    assert quantizer.recipe is not None, recipe
+    given = {name: work.held[name] for name in quantizer.recipe.inputs}
+    return quantizer.run(Input(made.format, made.data, given))
+
+
+def one_global(work: Work) -> Buffers:
+    """NVFP4 shards under one global scale, the largest multiplier, so that no block scale grows: block scales are
+    rescaled exactly and rounded to e4m3 once, and each code is what its number needs under the new one, rounded once.
+
+    Float64 is enough: a quotient of 31 by 28 bits that is no tie is farther from one than 2^-53 of it. A block whose
+    scale is 0 or NaN is kept; one whose new scale is 0 has zeros with their signs.
+    """
+    held, columns = work.held, work.conversion.blocks.columns
+    own = np.repeat(decode_values(held["global_scale"]), widths_of(work), axis=0)
+    common = np.max(decode_values(held["global_scale"]))
+    old, code = decode_values(held["scale"]), decode_values(held[FIRST])
+    with np.errstate(all="ignore"):
+        scale = cast(_float64(old * own / common), "float8_e4m3fn", policies.resolve("ocp_saturate", "float8_e4m3fn"))
+        new = decode_values(scale)
+        kept = (old == 0) | np.isnan(old)
+        spread = np.repeat(np.stack([old * own, new * common, kept]), columns, axis=2)[:, :, : work.shape[1]]
+        ratio = np.where(spread[1] == 0, np.copysign(0.0, code), code * spread[0] / spread[1])
+    codes = cast(_float64(ratio), work.format, policies.resolve("ptx_satfinite", work.format))
+    return {
+        FIRST: Coded(codes.format, np.where(spread[2] != 0, held[FIRST].data, codes.data)),
+        "scale": Coded(scale.format, np.where(kept, held["scale"].data, scale.data)),
+        "global_scale": _float32(np.full((1, 1), common, np.float32)),
+    }
+
+
+def as_codes(work: Work, policy: str) -> Buffers:
+    """The values are the codes, by a cast policy, run as a quantizer is."""
+    assert work.quantizer is not None, policy
+    return {FIRST: work.quantizer.run(work.held[VALUES])["codes"]}
+
+
+# --- what is said beside ---------------------------------------------------------------------------------------------
+
+
+def group_index(work: Work, size: float) -> Buffers:
+    """Which group each row of a weight [K, N] belongs to, one after the other."""
+    return {"g_idx": _int32((np.arange(work.shape[0]) // int(size))[:, None])}
+
+
+def counted(work: Work) -> Buffers:
+    """Of each row: how many finite values became infinite and how many that are not 0 became 0, and the column of the
+    first of each, -1 where there is none."""
+    before, after = decode_values(work.held[VALUES]), decode_values(work.held[FIRST])
+    lost = {"overflowed": np.isfinite(before) & np.isinf(after), "flushed": (before != 0) & (after == 0)}
+    found: Buffers = {}
+    for name, mask in lost.items():
+        first = np.where(mask.any(axis=1), mask.argmax(axis=1) if mask.shape[1] else 0, -1)
+        found |= {name: _int32(mask.sum(axis=1)[:, None]), f"first_{name}": _int32(first[:, None])}
+    return found
+
+
+STEPS: dict[str, Callable[..., Buffers]] = {
+    step.__name__: step
+    for step in (
+        relabel, swap, plus, flip, transpose, part_rows, swizzle, taken_where_one_scale_came,
+        times, reciprocal, largest, smallest, shard, rounded, infinite_for_nan, exponent_of, signed_exponent,
+        copied, of_rows,
+        values, shifted, unscaled, scaled_again, numbers, quantized, one_global, as_codes, group_index, counted,
+    )
+}  # fmt: skip

@@ -1,0 +1,229 @@
+"""Faults of converters that read one quantization and write another, and of those that reorder or count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.conversion import FIRST
+from narrowgauge.reference.convert.converting import Buffers, Converting
+from narrowgauge.reference.fast_codec import decode_values, to_float32
+from narrowgauge.reference.faults.conversion_edits import (
+    ConversionEdit,
+    both,
+    first,
+    float32,
+    gives,
+    giving,
+    giving_buffer,
+    has,
+    instead,
+    keeps_format,
+    matrix,
+    step,
+    takes,
+    taking_buffer,
+    where,
+    without,
+)
+from narrowgauge.reference.faults.fault import ConversionFault
+
+#: what a scale that multiplies is called
+SCALES = ("scale", "weight_scale", "weight_scale_inv")
+_REQUANTIZES, _READS = has("quantized"), has("values")
+
+
+def _through(format_name: str) -> ConversionEdit:
+    return where(_REQUANTIZES, instead(step("values"), lambda s: ((*s[:2], format_name, *s[3:]),)))
+
+
+def _other_blocks(change: Any) -> ConversionEdit:
+    """The scales that come are those of other blocks; the grid keeps its shape, and is read by another size."""
+
+    def edit(converting: Converting) -> Converting | None:
+        blocks = converting.conversion.blocks
+        return None if blocks.rows in (0, 1) else taking_buffer("scale", matrix(change))(converting)
+
+    return where(_READS, edit)
+
+
+def _square_transposed(grid: Any) -> Any:
+    return grid.T if grid.shape[0] == grid.shape[1] else grid
+
+
+def _inverse(value: Coded, _: Input) -> Coded:
+    with np.errstate(all="ignore"):
+        return float32(np.float32(1) / to_float32(value))
+
+
+def _last_places(outputs: Buffers, x: Input) -> Buffers:
+    """The column of the last of each row, not of the first."""
+    before, after = decode_values(Coded(x.format, x.data)), decode_values(outputs[FIRST])
+    lost = {"overflowed": np.isfinite(before) & np.isinf(after), "flushed": (before != 0) & (after == 0)}
+    found = dict(outputs)
+    for name, mask in lost.items():
+        width = mask.shape[1]
+        last = np.where(mask.any(axis=1), width - 1 - mask[:, ::-1].argmax(axis=1), -1) if width else -1
+        column = np.broadcast_to(np.asarray(last, np.int32), (mask.shape[0],))
+        found[f"first_{name}"] = Coded("int32", np.ascontiguousarray(column)[:, None].view(np.uint32))
+    return found
+
+
+def _counting(name: str, which: Any) -> ConversionEdit:
+    def changed(outputs: Buffers, x: Input) -> Buffers:
+        before, after = decode_values(Coded(x.format, x.data)), decode_values(outputs[FIRST])
+        mask = which(before, after)
+        first = np.where(mask.any(axis=1), mask.argmax(axis=1) if mask.shape[1] else 0, -1)
+        made = {name: mask.sum(axis=1), f"first_{name}": first}
+        return {**outputs, **{n: Coded("int32", v.astype(np.int32)[:, None].view(np.uint32)) for n, v in made.items()}}
+
+    return where(gives(name, "int32"), giving(changed))
+
+
+FAULTS = (
+    ConversionFault(
+        "convert.codes_not_requantized", "NOT-REQUANTIZED",
+        where(
+            both(_REQUANTIZES, gives("scale"), keeps_format),
+            giving_buffer(FIRST, lambda value, x: Coded(value.format, x.data)),
+        ),
+        "weights are off by the ratio of old and new scale: up to twice for powers of two",
+        "the scale was changed, and the codes were kept",
+        ("transformers#47030", "sglang#28662", "sglang#13960"),
+    ),
+    ConversionFault(
+        "convert.through_float16", "THROUGH-FLOAT16",
+        _through("float16"),
+        "weights beyond 65,504 are infinite, and small ones lose bits",
+        "numbers pass through float16 between the two quantizations",
+        (),
+    ),
+    ConversionFault(
+        "convert.through_bfloat16", "THROUGH-BFLOAT16",
+        _through("bfloat16"),
+        "some codes are a step off",
+        "numbers pass through bfloat16 between the two quantizations",
+        (),
+    ),
+    ConversionFault(
+        "convert.through_float32", "THROUGH-FLOAT32",
+        _through("float32"),
+        "some codes are a step off what the engine's own converter gives",
+        "numbers do not pass through the 16-bit format that the engine's converter has between",
+        (),
+    ),
+    ConversionFault(
+        "convert.scale_not_applied", "SCALE",
+        where(both(_READS, _REQUANTIZES), instead(step("values"), lambda s: (("unscaled", s[2]),))),
+        "relative sizes of blocks are lost",
+        "codes were requantized as numbers, without the scale that they had",
+        (),
+    ),
+    ConversionFault(
+        "convert.scale_applied_twice", "SCALE",
+        where(takes("scale"), instead(step("values"), lambda s: (s, ("scaled_again", *s[2:])))),
+        "weights of blocks with small scales vanish",
+        "codes were multiplied by their scale two times",
+        (),
+    ),
+    ConversionFault(
+        "convert.block_scales_transposed", "BLOCK",
+        _other_blocks(_square_transposed),
+        "nonsense for square weights alone",
+        "the matrix of block scales is read as its transpose",
+        ("vllm#44110",),
+    ),
+    ConversionFault(
+        "convert.next_block_scale", "BLOCK",
+        _other_blocks(lambda grid: np.roll(grid, -1, axis=1)),
+        "every block is off by the ratio of two scales",
+        "each block is read under the scale of its neighbour",
+        (),
+    ),
+    ConversionFault(
+        "convert.first_block_for_all", "BLOCK",
+        _other_blocks(lambda grid: np.broadcast_to(grid[:1, :1], grid.shape) if grid.size else grid),
+        "every block but the first is off by the ratio of two scales",
+        "the scale of the first block is taken for the whole tensor",
+        (),
+    ),
+    ConversionFault(
+        "convert.reciprocal_missing", "GLOBAL",
+        without(step("reciprocal")),
+        "every weight is off by the square of the global scale, 10^7 to 10^9 times",
+        "a divisor was taken for a multiplier, or the reverse",
+        ("modular#6600",),
+    ),
+    ConversionFault(
+        "convert.scale_inverted", "SCALE",
+        first(*(where(gives(name, "float32"), giving_buffer(name, _inverse)) for name in SCALES)),
+        "every weight is off by the square of its scale",
+        "the reciprocal of the scale is stored: weight_scale_inv, which is a multiplier, was inverted by its name",
+        (),
+    ),
+    ConversionFault(
+        "convert.offset_missing", "OFFSET",
+        instead(step("flip", FIRST), lambda s: (("flip", FIRST, 0),)),
+        "every weight is off by eight steps",
+        "two's complement was packed where the format stores offset binary, or the reverse",
+        (),
+    ),
+    ConversionFault(
+        "convert.exponent_one_higher", "EXPONENT",
+        instead(step("exponent_of"), lambda s: ((*s[:2], 128),)),
+        "every block is twice what it was",
+        "exponents were stored with another bias than 127",
+        (),
+    ),
+    ConversionFault(
+        "convert.nan_kept_for_infinity", "NAN",
+        without(step("infinite_for_nan")),
+        "a block whose scale is byte 255 is NaN where the library makes it infinite",
+        "byte 255 was read as the NaN that it is by the specification, and not as the library reads it",
+        (),
+    ),
+    ConversionFault(
+        "convert.group_index_of_half", "GROUP",
+        instead(step("group_index"), lambda s: (("group_index", 64),)),
+        "weights beyond the first group get other groups' scales",
+        "the group index counts groups of half the size",
+        (),
+    ),
+    ConversionFault(
+        "convert.rows_not_parted", "INTERLEAVED",
+        where(has("part_rows"), without(step("part_rows"))),
+        "gate and up are mixed: fluent nonsense",
+        "rows of gate and up, which stand in turn, are taken for two halves",
+        (),
+    ),
+    ConversionFault(
+        "convert.scales_not_parted", "INTERLEAVED",
+        without(step("part_rows", "scale")),
+        "each row gets another row's scales; uniform scales hide it",
+        "rows of codes were parted into gate and up, and the rows of scales were not",
+        (),
+    ),
+    ConversionFault(
+        "convert.infinities_counted", "COUNT",
+        _counting("overflowed", lambda before, after: np.isinf(after)),
+        "values that were infinite already count as overflow",
+        "what is infinite afterwards is counted, whatever it was",
+        (),
+    ),
+    ConversionFault(
+        "convert.zeros_counted", "COUNT",
+        _counting("flushed", lambda before, after: after == 0),
+        "zeros count as flushed",
+        "what is 0 afterwards is counted, whatever it was",
+        (),
+    ),
+    ConversionFault(
+        "convert.last_place_for_first", "COUNT",
+        where(gives("first_flushed", "int32"), giving(_last_places)),
+        "the report points at another element",
+        "the last place that is lost is told, not the first",
+        (),
+    ),
+)  # fmt: skip

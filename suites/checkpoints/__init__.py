@@ -1,0 +1,1 @@
+"""Checkpoints: what one tool stored becomes what another place expects."""
