@@ -420,6 +420,39 @@ def test_what_other_tools_write(said: dict[str, Any], method: str, asked: tuple[
     assert (mine and (mine.element, mine.cut, mine.block)) == asked
 
 
+@pytest.mark.parametrize("shape", [(1,), (), (128,), (128, 1)])
+def test_bytes_with_a_scale_of_their_own_rows_are_no_nibbles(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """They may be fp8 of either flavour, or integers: nothing says so, and nothing is made of them."""
+    checkpoint = of_sizes(tmp_path, a__weight=("U8", (128, 256), 1 << 15), a__weight_scale=("F32", shape, 4))
+    assert passports(checkpoint) == ([], [])
+    assert [finding.kind for finding in config_findings(checkpoint, [])] == ["low bits unexplained"]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"quantization_config": "fp8"}, "configuration unusable"),
+        ({"quantization_config": {"quant_method": 5, "config_groups": {}}}, "configuration unusable"),
+        ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": []}}, "quantized and ignored"),
+        ({"hidden_size": "abc"}, "configuration unusable"),
+        ({"num_attention_heads": 0}, "configuration unusable"),
+        ({"num_hidden_layers": 10**30}, "configuration unusable"),
+    ],
+)
+def test_a_value_that_is_none_is_said(change: dict[str, Any], kind: str, tmp_path: Path) -> None:
+    checkpoint = open_checkpoint(write("ct_FP8", tmp_path).folder)
+    found = all_found(replace(checkpoint, config={**checkpoint.config, **change}))
+    assert kind in {finding.kind for finding in found}
+
+
+def test_a_folder_of_codes_without_a_configuration(tmp_path: Path) -> None:
+    checkpoint = open_checkpoint(write("ct_FP8", tmp_path).folder)
+    told = [finding.kind for finding in all_found(replace(checkpoint, config={}, others={}))]
+    assert told.count("no configuration") == 1
+    file = next(tmp_path.glob("*.safetensors"))  # one file is looked at by itself
+    assert "no configuration" not in {f.kind for f in all_found(replace(checkpoint, path=file, config={}, others={}))}
+
+
 HOSTILE: tuple[Any, ...] = (None, True, -1, 1 << 70, float("nan"), "re:(", [], {}, [None], {"a": 1}, [{}], "float16")
 
 
