@@ -265,6 +265,9 @@ def _against(report: Report) -> Iterator[Event]:
             yield _found(report, f"against {asked.against}", one.finding)
         done += passport.size
         yield Progress("against the original", done, total, passport.module)
+    if not any(one.original for one in report.compared):
+        said = f"of {len(taken):,} quantized weights none has its original in {asked.against}"
+        yield _found(report, f"against {asked.against}", Finding("nothing compared", said))
 
 
 HEADERS: tuple[Stage, ...] = (_headers, _served, _logged)

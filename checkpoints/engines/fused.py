@@ -74,13 +74,13 @@ def requantized_findings(
     if ratios:
         largest, name = max(ratios)
         text = f"{engine}: {len(ratios)} fused layers, {name} with the largest ratio of scales, {largest:.4g}"
-        yield Finding("requantized to the largest", f"{text}{looked} ({row.source})", name, len(ratios))
+        yield Finding("requantized to the largest", f"{text}{looked} ({row.source})", name)
     if beyond:
         largest, name = max(beyond)
         text = (
             f"{engine}: from a scale of {INFINITE_FROM:g} on 448 of them is infinite in float16; {name} has {largest:g}"
         )
-        yield Finding("requantizing overflows", f"{text}{looked} ({row.source})", name, len(beyond))
+        yield Finding("requantizing overflows", f"{text}{looked} ({row.source})", name)
 
 
 def _fused(by_name: dict[str, Passport]) -> Iterator[list[Passport]]:
@@ -118,7 +118,7 @@ def renamed_findings(
         return
     blocks = bool(said.said.get("weight_block_size"))
     wanted, other = RENAMED_AWAY if blocks else RENAMED_AWAY[::-1]
-    names = [p.scale.name for p in passports if p.scale is not None and p.scheme.name == "fp8"]
+    names = [p.scale.name for p in passports if p.scale is not None and p.scheme.name.startswith("fp8")]
     shortens = engine == "sglang" and loader is not None and loader.source.startswith(LLAMA)
     if not shortens:
         kind, where, how = "scales of another name", SCALE_NAMES[engine], f"end as {other}"
@@ -130,4 +130,4 @@ def renamed_findings(
     if lost:
         size = "weight_block_size" if blocks else "no weight_block_size"
         text = f"{engine}: {len(lost)} tensors, {lost[0]} the first, {how}; with {size} the method has {wanted}"
-        yield Finding(kind, f"{text} ({where})", lost[0], len(lost))
+        yield Finding(kind, f"{text} ({where})", lost[0])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.report import Found, Progress, Report, grouped, pattern_of
+from narrowgauge.checkpoints.work import each
 from narrowgauge.command.audit_words import where
-from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
 from narrowgauge.suites.meta.small_bytes import Raw, bf16, f32, write_safetensors
 from narrowgauge.suites.meta.small_checkpoints import write
@@ -196,10 +199,26 @@ def test_several_processes_find_the_same(
 ) -> None:
     monkeypatch.setattr(stages, "MUCH", 0)
     folder, original = str(write("ct_FP8", tmp_path / "m").folder), str(write("bf16", tmp_path / "o").folder)
-    question = ["audit", folder, "--only", "layers.0.mlp", "--against", original, "--to", "vllm.fp8_per_tensor_dynamic"]
+    question = ["audit", folder, "--only", "layers.0.mlp", "--against", original]
     one, two = (as_json([*question, "--workers", n], capsys) for n in ("1", "2"))
     assert one == two
     assert len(one["against"]) == 3
+
+
+def test_a_process_that_ends_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Infrastructure, match="one of 2 processes ended"):
+        list(each(os._exit, [1, 1, 1], 2))
+
+
+def test_an_interrupt_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(report: Report) -> Iterator[stages.Event]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "NUMBERS", (interrupted,))
+    assert ends(["audit", str(write("bf16", tmp_path / "m").folder)]) == 2
+    assert capsys.readouterr() == ("", "narrowgauge: interrupted\n")
 
 
 # --- findings together -----------------------------------------------------------------------------------------------
@@ -241,6 +260,18 @@ def test_a_terminal_is_not_told_what_a_name_says(tmp_path: Path, capsys: pytest.
     text = said(["audit", folder, "--to", "vllm.fp8_per_tensor_dynamic"], capsys, code=1)
     assert "\x1b" not in text
     assert r"model.layers.0.\x1b[2J[red]<b>x</b>.weight" in text
+
+
+def test_a_terminal_sees_the_first_of_each_kind_as_it_comes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    large = bf16(np.full((4, 4), 2.0**20))
+    folder = with_tensors(tmp_path / "m", {HOSTILE: large, "model.layers.1.x.weight": large})
+    assert ends(["audit", folder, "--to", "float16"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("to float16: infinite in float16 model.layers.") == 1
+    assert "\x1b[2J" not in err
 
 
 @pytest.mark.parametrize(
@@ -288,6 +319,17 @@ def test_what_cannot_be_asked(
 def test_an_original_is_another_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = with_tensors(tmp_path / "m", {"a.weight": bf16(np.ones((2, 2)))})
     assert "is the checkpoint itself" in refused(["audit", folder, "--against", f"{folder}/../m"], capsys)
+
+
+def test_a_check_that_did_not_run_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Against another model, and where nothing is quantized; one weight that is there is enough."""
+    quantized, plain = (str(write(kind, tmp_path / kind).folder) for kind in ("ct_FP8", "bf16"))
+    other = with_tensors(tmp_path / "other", {"a.weight": bf16(np.ones((2, 2)))})
+    for folder, original, count in ((quantized, other, 14), (plain, other, 0)):
+        data = as_json(["audit", folder, "--against", original], capsys, code=1)
+        assert kinds(data, decides=True) == {"nothing compared"}
+        assert f"of {count} quantized weights none has its original" in data["findings"][-1]["said"]
+    assert as_json(["audit", quantized, "--against", plain, "--only", "layers.0.mlp.up"], capsys)["survives"]
 
 
 def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
