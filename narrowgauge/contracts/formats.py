@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
@@ -39,22 +40,22 @@ class Format:
     markers: tuple[str, ...] = ()  #: pytest markers of every test of this format
     signed: bool = True
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """Width of one code, sign included."""
         return self.signed + self.exponent + self.mantissa
 
-    @property
+    @cached_property
     def sign_bit(self) -> int:
         """The code whose only set bit is the sign; 0 without one."""
         return 1 << (self.bits - 1) if self.signed else 0
 
-    @property
+    @cached_property
     def code_count(self) -> int:
         """How many codes there are; a larger number in a buffer is not a code of this format."""
         return 1 << self.bits
 
-    @property
+    @cached_property
     def storage(self) -> np.dtype[np.unsignedinteger]:
         """The unsigned integer type that holds one code, little-endian. Packing is another matter."""
         width = next(w for w in (1, 2, 4, 8) if 8 * w >= self.bits)
@@ -132,6 +133,7 @@ NO_FORMAT: dict[str, str] = {
 _BY_ANY_NAME = {a.lower(): f for f in FORMATS.values() for a in (f.name, f.safetensors, *f.aliases) if a}
 
 
+@cache
 def format_named(name: str) -> Format:
     """The format of that name or alias; case does not matter, nor does ``torch.`` or ``tl.`` before it.
 
