@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
@@ -40,22 +39,22 @@ class Format:
     markers: tuple[str, ...] = ()  #: pytest markers of every test of this format
     signed: bool = True
 
-    @cached_property
+    @property
     def bits(self) -> int:
         """Width of one code, sign included."""
         return self.signed + self.exponent + self.mantissa
 
-    @cached_property
+    @property
     def sign_bit(self) -> int:
         """The code whose only set bit is the sign; 0 without one."""
         return 1 << (self.bits - 1) if self.signed else 0
 
-    @cached_property
+    @property
     def code_count(self) -> int:
         """How many codes there are; a larger number in a buffer is not a code of this format."""
         return 1 << self.bits
 
-    @cached_property
+    @property
     def storage(self) -> np.dtype[np.unsignedinteger]:
         """The unsigned integer type that holds one code, little-endian. Packing is another matter."""
         width = next(w for w in (1, 2, 4, 8) if 8 * w >= self.bits)
@@ -133,7 +132,6 @@ NO_FORMAT: dict[str, str] = {
 _BY_ANY_NAME = {a.lower(): f for f in FORMATS.values() for a in (f.name, f.safetensors, *f.aliases) if a}
 
 
-@cache
 def format_named(name: str) -> Format:
     """The format of that name or alias; case does not matter, nor does ``torch.`` or ``tl.`` before it.
 
