@@ -47,7 +47,7 @@ def step_table(source: Format, fmt: Format, policy: CastPolicy) -> tuple[Codes, 
         at_middle = code_at(middle)
         low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
         at_low, at_high = np.concatenate([at_low, at_middle]), np.concatenate([at_middle, at_high])
-    first = np.unique(np.concatenate(found))
+    first = np.sort(np.concatenate(found))  # none is there twice: a change lies within one stretch, after its start
     code = code_at(first)
     keep = np.concatenate([[True], code[1:] != code[:-1]])
     return first[keep].astype(source.storage), code[keep].astype(fmt.storage)
