@@ -173,8 +173,11 @@ def _fp8(said: Said) -> Found:
     block = _pair(said.get("weight_block_size"))
     powers = said.get("scale_fmt") == "ue8m0"
     element = "float8_e5m2" if said.get("fmt") == "e5m2" else "float8_e4m3fn"
-    asked = Asked(element, "block" if any(block) else "tensor", block, "" if powers else "float",
-                  str(said.get("activation_scheme") or ""))  # fmt: skip
+    if said.get("quant_method") == "blockwise_int8":
+        element = "int8"
+    exponents = powers or block == (1, 32)  # MXFP8 by another name: SGLang's MiniMax M3
+    cut = "group" if block == (1, 32) else "block" if any(block) else "tensor"
+    asked = Asked(element, cut, block, "" if exponents else "float", str(said.get("activation_scheme") or ""))
     experts = Asked("float4_e2m1fn", "group", (1, 32), "float8_e8m0fnu", asked.inputs)
     four = ((("re:.*\\.experts\\..*",), experts),) if said.get("expert_dtype") == "fp4" else ()
     return Found((*four, (("Linear",), asked)), _ignored(said), kv=_bool(said, ("kv_cache_scheme",)))
@@ -198,6 +201,12 @@ def _mxfp4(said: Said) -> Found:
     return Found(((("re:.*experts.*", "re:.*mlp[12]_weight.*"), asked),), _ignored(said))
 
 
+def _mxfp8(said: Said) -> Found:
+    """MiniMax's word for MXFP8 in every linear layer."""
+    asked = Asked("float8_e4m3fn", "group", (1, 32), "float8_e8m0fnu", "dynamic")
+    return Found(((("Linear",), asked),), _ignored(said))
+
+
 def of_names(said: Said) -> Found:
     """A method of which no key is understood: only what it leaves out."""
     return Found((), _ignored(said))
@@ -216,7 +225,8 @@ FAMILIES: tuple[tuple[tuple[str, ...], Callable[[Said], Found]], ...] = (
         _modelopt,
     ),
     (("quark", "quark_mxfp4"), _quark),
-    (("fp8", "deepseek_v4_fp8"), _fp8),
+    (("fp8", "deepseek_v4_fp8", "blockwise_int8"), _fp8),
+    (("mxfp8",), _mxfp8),
     (("gptq", "gptq_marlin", "auto_gptq", "awq", "awq_marlin", "auto_awq", "moe_wna16", "auto-round", "inc"), _grouped),
     (("mxfp4", "gpt_oss_mxfp4"), _mxfp4),
     (("fbgemm_fp8", "w8a8_fp8"), _rows("float8_e4m3fn")),

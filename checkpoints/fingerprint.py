@@ -41,10 +41,12 @@ FLAVOURS: Mapping[str, tuple[str, ...]] = {
 }
 #: negative zeros that OCP would have had by its smallest negative codes: with none there, odds of e^20
 EXPECTED = 20.0
-#: negative zeros that are no accident
-SEVERAL = 8
+#: codes that are no accident; negative zeros that have to be expected for those that are there to be surely such
+SEVERAL, FEW = 8, 4.0
 #: exponents of scales lie near that of 1, all but one in a hundred of a tensor's within so many, and are not few
 EXPONENTS, NEAR, SCALES = range(80, 160), 8, 32
+#: the zero point of symmetric data in uint8, where an exponent would stand for 2
+MIDDLE = 128
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def _exponents(codes: Histogram) -> Verdict | None:
     share = np.cumsum(codes) / codes.sum()
     near = int((share < 0.995).sum() - (share < 0.005).sum())
     largest = top_code(FORMATS["float8_e4m3fn"])
+    if codes.argmax() == MIDDLE:
+        return Verdict(("float8_e8m0fnu", "uint8"), (f"{said}, most {MIDDLE}: exponents, or zero points of uint8",))
     if near > NEAR or largest - 1 <= high <= largest:
         return Verdict(("float8_e8m0fnu", "float8_e4m3fn"), (f"{said}: exponents, or positive scales of E4M3",))
     return Verdict(("float8_e8m0fnu",), (f"{said}, nearly all within {NEAR}: 2^{low - 127} to 2^{high - 127}",))
@@ -112,12 +116,10 @@ def flavour(codes: Histogram, family: str, reasons: tuple[str, ...] = ()) -> Ver
     top = [code for code in range(256) if not np.isfinite(values(fmt)[code])]
     zeros, tops = int(codes[fmt.sign_bit]), int(codes[top].sum())
     expected = negative_zeros_expected(codes, fmt)
-    if zeros >= SEVERAL and zeros >= expected / 8 and not tops:
-        said = f"0x80 stands there {zeros:,} times: negative zero in OCP, NaN in FNUZ"
-        return Verdict((ocp,), (*reasons, said), sure=True)
-    if zeros >= SEVERAL and zeros >= expected / 8:
-        said = f"0x80 stands there {zeros:,} times, as negative zeros of OCP do, and {tops:,} codes are NaN of OCP"
-        return Verdict((ocp,), (*reasons, said))
+    if zeros >= SEVERAL and zeros >= expected / 2 and not _goes_on(codes, fmt):
+        said = f"0x80 stands there {zeros:,} times, and negative zero would about {expected:,.0f} times: NaN in FNUZ"
+        also = (f"{tops:,} codes are NaN or infinite in OCP",) if tops else ()
+        return Verdict((ocp,), (*reasons, said, *also), sure=not tops and expected >= FEW)
     if not zeros and expected >= EXPECTED and tops:
         said = (
             f"no 0x80, where OCP would have about {expected:,.0f} negative zeros, and {tops:,} codes that are finite "

@@ -55,6 +55,12 @@ def part_suffixes() -> tuple[str, ...]:
     return tuple(sorted(each, key=len, reverse=True))
 
 
+@cache
+def weight_suffixes() -> tuple[str, ...]:
+    """Every suffix of a tensor of codes."""
+    return tuple(dict.fromkeys(suffix for scheme in SCHEMES.values() for suffix in scheme.weights))
+
+
 def best_fit(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> Fit | None:
     """The scheme with the least against it, of those whose codes such a tensor can be. None for a plain tensor."""
     best: Fit | None = None
@@ -166,7 +172,7 @@ def _cut(
     if scheme.block_size:
         return Cutting(1, scheme.block_size), ""
     scale = tensors.get("scale")
-    if scale is None:
+    if scale is None or scheme.unread:
         return None, ""
     hint = asked.block if asked else (0, 0)
     found = cutting(shape, scale.shape, scheme.transposed, (0, scheme.group) if scheme.group else hint)

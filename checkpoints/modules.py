@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from narrowgauge.checkpoints.configured import Configuration, configuration, configurations
 from narrowgauge.checkpoints.cutting import Cutting
 from narrowgauge.checkpoints.families import Asked
@@ -12,6 +14,9 @@ from narrowgauge.checkpoints.methods import method_findings
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.passports import Passport, unclaimed
 from narrowgauge.checkpoints.patterns import is_regular, matches
+from narrowgauge.checkpoints.values import readable
+from narrowgauge.checkpoints.zero_points import zero_points
+from narrowgauge.contracts.formats import FORMATS
 
 #: names of layers that no configuration needs to leave out: they are no linear layers, or engines keep them as they are
 KEPT = frozenset((
@@ -27,7 +32,7 @@ _NAMED = 3
 
 
 def module_findings(checkpoint: Checkpoint, passports: Sequence[Passport]) -> Iterator[Finding]:
-    """By headers and configuration alone. Of many modules with one thing wrong, one finding with their count."""
+    """By headers and configuration, and one tensor of zero points. Of many modules with one thing, one finding."""
     said = configuration(checkpoint)
     yield from method_findings(said)
     yield from _of_files(checkpoint, said)
@@ -37,9 +42,16 @@ def module_findings(checkpoint: Checkpoint, passports: Sequence[Passport]) -> It
         yield from _otherwise(passports)
         yield from _entries(checkpoint, said)
     yield from _strays(checkpoint, passports)
-    gptq = [passport.weight.name for passport in passports if passport.scheme.name.startswith("gptq")]
-    if gptq and "checkpoint_format" not in said.keys:
-        yield from _together("zeros version not said", [(name, "read as gptq: less 1") for name in gptq])
+    gptq = [passport for passport in passports if passport.scheme.name.startswith("gptq")]
+    if gptq and "checkpoint_format" not in said.keys and not _in_the_middle(gptq[0]):
+        yield from _together("zeros version not said", [(each.weight.name, "read as gptq: less 1") for each in gptq])
+
+
+def _in_the_middle(passport: Passport) -> bool:
+    """Whether zero points, read so, are what symmetric quantization has: then the version is what it is read as."""
+    if not (passport.asked and passport.asked.symmetric) or readable(passport):
+        return False
+    return set(np.unique(zero_points(passport))) == {float(1 << FORMATS[passport.element].bits - 1)}
 
 
 def _together(kind: str, each: Sequence[tuple[str, str]]) -> Iterator[Finding]:

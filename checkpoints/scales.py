@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite, prod
+from math import isfinite
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from narrowgauge.checkpoints.findings import Finding, Place
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.orders import order_findings
 from narrowgauge.checkpoints.passports import Passport
+from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.values import has_numbers, numbers, raws, readable
 from narrowgauge.checkpoints.zero_points import zero_points
 from narrowgauge.contracts.formats import FORMATS
@@ -38,6 +39,7 @@ def scale_findings(passport: Passport) -> Iterator[Finding]:
         if role == "scale":
             yield from _of_size(passport, tensor, found)
     yield from order_findings(passport)
+    yield from _of_shape(passport)
     if passport.scheme.zeros and "zeros" in passport.tensors and not readable(passport):
         yield from _of_zero_points(passport)
 
@@ -140,6 +142,18 @@ def _second(passport: Passport) -> tuple[float, bool]:
     every = numbers(tensor)
     good = every[np.isfinite(every) & (every > 0)]
     return (float(good.max()), part.divides) if good.size else (1.0, False)
+
+
+def _of_shape(passport: Passport) -> Iterator[Finding]:
+    """The logical shape, where a tensor says it. The last word of a row may hold fewer codes than it could."""
+    tensor = passport.tensors.get("shape")
+    if tensor is None or tensor.shape != (2,) or tensor.dtype not in ("I64", "I32"):
+        return
+    rows, columns = (int(size) for size in whole(tensor).view("<i8" if tensor.dtype == "I64" else "<i4"))
+    each = 32 // FORMATS[passport.element].bits
+    if rows != passport.shape[-2] or -(-columns // each) * each != passport.shape[-1]:
+        said = f"it says {[rows, columns]}; the codes make {list(passport.shape)}"
+        yield Finding("shape disagrees", said, tensor.name, 1)
 
 
 def _of_zero_points(passport: Passport) -> Iterator[Finding]:

@@ -19,7 +19,6 @@ from narrowgauge.checkpoints.engines.paths import (
     Gpu,
 )
 from narrowgauge.checkpoints.findings import Finding
-from narrowgauge.checkpoints.methods import METHODS
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.devices.targets import target_named
 
@@ -147,10 +146,6 @@ def target_findings(passports: Iterable[Passport], method: str, engine: str, tar
     modules: dict[str, list[str]] = {}
     for passport in passports:
         modules.setdefault(family_of(passport) or passport.scheme.name, []).append(passport.module)
-    known = METHODS.get(method)
-    if engine and known and engine not in known.engines:
-        yield Finding("engine does not know the method", f"{engine}: quant_method {method!r}")
-        return
     for family, names in modules.items():
         found = path(family, method, engine, target)
         if found.becomes == "units" or (family in _WEIGHTS_ALONE and found.becomes == "weights only"):
@@ -158,4 +153,4 @@ def target_findings(passports: Iterable[Passport], method: str, engine: str, tar
         by = f"{engine} on {target}" if engine else target
         where = f" ({found.source})" if found.source else ""
         said = f"{FAMILIES.get(family, family)}, {len(names)} modules, {names[0]} the first; {by}: {found.said}{where}"
-        yield Finding(KINDS[found.becomes], said, names[0], len(names))
+        yield Finding(KINDS[found.becomes], said, names[0])

@@ -89,11 +89,6 @@ def judge_drawn(planned: Planned, request: pytest.FixtureRequest, inputs: st.Sea
     conclude(request.node, worst(judged))
 
 
-def among(codes: Sequence[int]) -> st.SearchStrategy[int]:
-    """One of a long list of codes. (``sampled_from`` would look at all of them first, in every test.)"""
-    return st.integers(0, len(codes) - 1).map(codes.__getitem__)
-
-
 def _search(hold: Callable[[], None], judged: Sequence[Judged]) -> None:
     """Run a property to its end. Its judgements say more than its assertion, so that is taken for said."""
     try:

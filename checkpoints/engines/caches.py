@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from narrowgauge.checkpoints.configured import Configuration, configuration
-from narrowgauge.checkpoints.engines import of_sglang, of_vllm
+from narrowgauge.checkpoints.engines import VERSIONS, of_sglang, of_vllm
 from narrowgauge.checkpoints.engines.loaders import Fate, Loader, Way, fate
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kv_scales import kv_tensors
 from narrowgauge.checkpoints.model import Checkpoint, Stored
+from narrowgauge.checkpoints.targets import own_name
 from narrowgauge.checkpoints.values import numbers
 from narrowgauge.reference.kv.delivery import Scale, delivered
 from narrowgauge.reference.kv.flags import flag_named, is_fnuz
@@ -37,9 +38,9 @@ TAKES: dict[tuple[str, str], tuple[str, str]] = {
     ("sglang", "fp8"): ("all", f"{_S8}fp8.py:474-475"),
     ("sglang", "compressed-tensors"): ("declared", f"{_S8}compressed_tensors/compressed_tensors.py:213-225"),
     ("sglang", "quark"): ("all", f"{_S8}quark/quark.py:485-486,523-525"),
-    ("sglang", "modelopt"): ("declared", f"{_S8}modelopt_quant.py:347-348"),
     ("sglang", "modelopt_fp8"): ("declared", f"{_S8}modelopt_quant.py:347-348"),
-    ("sglang", "modelopt_fp4"): ("declared", f"{_S8}modelopt_quant.py:347-348"),
+    ("sglang", "modelopt_fp4"): ("all", f"{_S8}modelopt_quant.py:347-348,1637-1638"),
+    ("sglang", "mxfp8"): ("all", f"{_S8}fp8.py:474-475"),
     ("sglang", "modelopt_mixed"): ("declared", f"{_S8}modelopt_quant.py:1076-1077"),
 }
 _LAYER = re.compile(r"(.*?layers\.\d+\.)")
@@ -63,7 +64,9 @@ def loader_of(checkpoint: Checkpoint, engine: str) -> Loader | None:
 
 def takes(engine: str, said: Configuration, loader: Loader) -> str:
     """Where the engine says that its attention has scales for this method; "" where it has none."""
-    whose, source = TAKES.get((engine, said.method.replace("_tensors", "-tensors")), ("", ""))
+    algorithm = str(said.said.get("quant_algo") or "").upper()
+    family = "nvfp4" if "NVFP4" in algorithm else "mxfp8" if algorithm == "MXFP8" else ""
+    whose, source = TAKES.get((engine, own_name(engine, said.method, family)), ("", ""))
     latent = loader.attention.endswith(("mla_attn", "attn_mqa"))
     if not whose or (whose == "not latent" and latent) or (whose == "declared" and not said.kv):
         return ""
@@ -97,7 +100,8 @@ def cache_findings(checkpoint: Checkpoint, engine: str, target: str, kv_cache_dt
     said, known = configuration(checkpoint), loader_of(checkpoint, engine)
     loader, architecture = known or _USUAL[engine], architecture_of(checkpoint) or "no architecture named"
     if known is None:
-        yield Finding("architecture not known", f"{engine}: {architecture}; names are judged by the usual loader")
+        text = f"{VERSIONS[engine]}: {architecture}; names are judged by the usual loader"
+        yield Finding("architecture not known", text)
     for outcome, (kind, how) in _OUTCOMES.items():
         names = [name for name, each in found.items() if each.outcome == outcome]
         if not names:
@@ -107,8 +111,8 @@ def cache_findings(checkpoint: Checkpoint, engine: str, target: str, kv_cache_dt
             kind = "cache scales not looked at" if outcome != "ends" else kind
             how = f"its attention has no scale for {said.method or 'a checkpoint without quantization_config'}; {how}"
         by = f" ({loader.source})" if loader.source else ""
-        text = f"{engine}, {architecture}: {len(names)} of {len(found)} scales of the cache, {names[0]} the first; "
-        yield Finding(kind, f"{text}it looks for {looked}; {how}{by}", names[0], len(names))
+        text = f"{VERSIONS[engine]}, {architecture}: {len(names)} of {len(found)} scales of the cache, {names[0]} "
+        yield Finding(kind, f"{text}the first; it looks for {looked}; {how}{by}", names[0], len(names))
     flag = kv_cache_dtype or ("fp8_e4m3" if said.kv else "")
     scaled = flag and flag_named(engine, flag).scale not in ("none", "token and head")
     if scaled and not any(each.outcome == "ends" for each in found.values()):
@@ -140,7 +144,6 @@ def _used(
             "cache scales used otherwise",
             f"{engine}, --kv-cache-dtype {flag}: {len(others)} layers, {layer} the first: {text}",
             layer,
-            len(others),
         )
 
 

@@ -17,8 +17,10 @@ from narrowgauge.checkpoints.values import numbers
 
 _V8, _S8 = "vllm/model_executor/layers/quantization/", "sglang/srt/layers/quantization/"
 _TENSORS = "compressed_tensors/schemes/compressed_tensors_w8a8_fp8.py"
-#: largest of float16 through which codes of e4m3 go: a scale above this makes 448 of them infinite
-LARGEST_SCALE = 65504 / 448
+#: from 65520 on a number is infinite in float16: from this scale on the code of 448 is
+INFINITE_FROM = 65520 / 448
+#: fused layers of which the scales are read, lest a model of many experts keeps the first findings waiting
+MOST = 1000
 
 
 @dataclass(frozen=True)
@@ -59,22 +61,26 @@ def requantized_findings(
     by_name = {passport.module: passport for passport in passports}
     ratios: list[tuple[float, str]] = []
     beyond: list[tuple[float, str]] = []
-    for shards in _fused(by_name):
+    every = list(_fused(by_name))
+    for shards in every[:MOST]:
         scales = {shard.module: _scale(shard) for shard in shards}
         each = [scale for scale in scales.values() if scale is not None]
         if len(each) < 2 or len(each) < len(shards):
             continue
-        beyond += [(scale, name) for name, scale in scales.items() if scale is not None and scale > LARGEST_SCALE]
+        beyond += [(scale, name) for name, scale in scales.items() if scale is not None and scale >= INFINITE_FROM]
         if len(set(each)) > 1:
             ratios.append((max(each) / min(each), shards[0].module))
+    looked = f"; {MOST:,} of {len(every):,} looked at" if len(every) > MOST else ""
     if ratios:
         largest, name = max(ratios)
-        said_of = f"{len(ratios)} fused layers, {name} with the largest ratio of scales, {largest:.4g} ({row.source})"
-        yield Finding("requantized to the largest", f"{engine}: {said_of}", name, len(ratios))
+        text = f"{engine}: {len(ratios)} fused layers, {name} with the largest ratio of scales, {largest:.4g}"
+        yield Finding("requantized to the largest", f"{text}{looked} ({row.source})", name)
     if beyond:
         largest, name = max(beyond)
-        text = f"{engine}: scales above {LARGEST_SCALE:.5g} times 448 are infinite in float16; {name} has {largest:g}"
-        yield Finding("requantizing overflows", f"{text} ({row.source})", name, len(beyond))
+        text = (
+            f"{engine}: from a scale of {INFINITE_FROM:g} on 448 of them is infinite in float16; {name} has {largest:g}"
+        )
+        yield Finding("requantizing overflows", f"{text}{looked} ({row.source})", name)
 
 
 def _fused(by_name: dict[str, Passport]) -> Iterator[list[Passport]]:
@@ -94,21 +100,34 @@ def _scale(passport: Passport) -> float | None:
     return value if isfinite(value) and value > 0 else None
 
 
-#: SGLang's loader of Llama and those that inherit it renames these ends before anything else
-#: (sglang/srt/models/llama.py:721-724); its fp8 method has block scales under the first name (fp8.py:689)
+#: SGLang's loader of Llama and those that inherit it renames the first end to the second before anything else
 RENAMED_AWAY = (".weight_scale_inv", ".weight_scale")
-_LLAMA = "sglang/srt/models/llama.py"
+LLAMA = "sglang/srt/models/llama.py"
+#: what the method fp8 calls its scales: in blocks by the first name, by the second otherwise
+SCALE_NAMES = {"vllm": f"{_V8}fp8.py:318-339", "sglang": f"{_S8}fp8.py:680-696"}
 
 
-def renamed_findings(passports: Sequence[Passport], said: Configuration, loader: Loader | None) -> Iterator[Finding]:
-    """Block scales of fp8 that the model's loader renames to a name that the method does not have."""
-    if said.method != "fp8" or loader is None or not loader.source.startswith(_LLAMA):
+def renamed_findings(
+    passports: Sequence[Passport], said: Configuration, engine: str, loader: Loader | None
+) -> Iterator[Finding]:
+    """Scales of the method fp8 that arrive under another name than the method has, by the file or by the loader.
+
+    SGLang's loader of models with latent attention finds both names (deepseek_weight_loader.py:89-97).
+    """
+    if said.method != "fp8" or (loader is not None and loader.attention.endswith("attn_mqa")):
         return
-    was, becomes = RENAMED_AWAY
-    names = [
-        p.scale.name for p in passports if p.scale and p.scale.name.endswith(was) and said.said.get("weight_block_size")
-    ]
-    if names:
-        text = f"sglang, {loader.architecture}: {len(names)} tensors, {names[0]} the first, are looked for as {becomes}"
-        where = f"{_LLAMA}:721-724; {_S8}fp8.py:689"
-        yield Finding("scales renamed away", f"{text}; the method has {was} ({where})", names[0], len(names))
+    blocks = bool(said.said.get("weight_block_size"))
+    wanted, other = RENAMED_AWAY if blocks else RENAMED_AWAY[::-1]
+    names = [p.scale.name for p in passports if p.scale is not None and p.scheme.name.startswith("fp8")]
+    shortens = engine == "sglang" and loader is not None and loader.source.startswith(LLAMA)
+    if not shortens:
+        kind, where, how = "scales of another name", SCALE_NAMES[engine], f"end as {other}"
+        lost = [name for name in names if name.endswith(other)]
+    else:
+        kind, where = "scales renamed away", f"{LLAMA}:721-724; {SCALE_NAMES[engine]}"
+        how = f"are looked for as {other} by the loader"
+        lost = [name for name in names if name.endswith(RENAMED_AWAY)] if blocks else []
+    if lost:
+        size = "weight_block_size" if blocks else "no weight_block_size"
+        text = f"{engine}: {len(lost)} tensors, {lost[0]} the first, {how}; with {size} the method has {wanted}"
+        yield Finding(kind, f"{text} ({where})", lost[0])

@@ -93,6 +93,7 @@ SOURCES = {
     "s fp8": f"{_S8}fp8_utils.py:2794-2800",
     "s fnuz": f"{_S8}fp8_utils.py:409-430; {_S8}fp8.py:817-824,1236-1248",
     "s mxfp8": f"{_S8}fp8.py:329-341",
+    "s mxfp8 blocks": f"{_S8}fp8.py:141-147,525-533,745-783",
     "s mxfp4": f"{_S8}mxfp4.py:338-339",
     "s mxfp4 amd": f"{_S8}__init__.py:94-104",
     "s nvfp4": f"{_S8C}compressed_tensors.py:754-783",
@@ -140,6 +141,8 @@ RULES: tuple[Rule, ...] = (
     Rule("sglang", ("mxfp8",), "sm_100 and later", "units", "MX units", "s mxfp8"),
     Rule("sglang", ("mxfp8",), "before sm_100", "refused", "the method asks for 100", "s mxfp8"),
     Rule("sglang", ("mxfp8",), "gfx950", "units", "MX units", "s mxfp8"),
+    Rule("sglang", ("mxfp8",), "FNUZ", "converted", "codes made anew as fp8 with a scale a block", "s mxfp8 blocks"),
+    Rule("sglang", ("mxfp8",), "AMD", "refused", "the method asks for 100", "s mxfp8"),
     Rule("sglang", ("mxfp4",), "CUDA", "weights only", "weights alone; units of sm_100 for some experts", "s mxfp4"),
     Rule("sglang", ("mxfp4",), "gfx950", "units", "MX units, by AITER", "s mxfp4 amd"),
     Rule("sglang", ("mxfp4",), "AMD", "refused", "the method is registered on gfx95 alone", "s mxfp4 amd", ("mxfp4",)),
@@ -237,6 +240,20 @@ OWN_NAMES: dict[tuple[str, str], dict[str, str]] = {
     ("vllm", "modelopt"): {"nvfp4": "modelopt_fp4", "mxfp8": "modelopt_mxfp8"},
     ("vllm", "compressed_tensors"): {"": "compressed-tensors"},
     ("sglang", "gptq"): {"": "gptq_marlin"},
-    ("sglang", "modelopt"): {"": "modelopt_fp8", "nvfp4": "modelopt_fp4"},
+    ("sglang", "modelopt"): {"": "modelopt_fp8", "nvfp4": "modelopt_fp4", "mxfp8": "mxfp8"},
     ("sglang", "compressed_tensors"): {"": "compressed-tensors"},
+}
+
+#: ``quant_algo`` of ModelOpt that an engine takes, as it compares it, and where it ends otherwise
+ALGORITHMS: dict[str, tuple[tuple[str, ...], bool, str]] = {
+    "vllm": (
+        ("FP8", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "NVFP4", "W4A16_NVFP4", "MXFP8", "MIXED_PRECISION"),
+        True,  # in capitals, however it is written
+        f"{_V8}modelopt.py:139-160,396-402",
+    ),
+    "sglang": (
+        ("FP8", "NVFP4", "NVFP4_AWQ", "W4A16_NVFP4", "MXFP8", "MIXED_PRECISION"),
+        False,
+        f"sglang/srt/configs/model_config.py:1855-1893; {_S8}modelopt_quant.py:510-515,1672-1677",
+    ),
 }

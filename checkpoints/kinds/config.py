@@ -69,9 +69,9 @@ CONFIG: dict[str, Kind] = {
         "doubt", "The method of quantization is not yet read here.", "Nothing of its values was checked."
     ),
     "not compressed": Kind(
-        "doubt",
+        "note",
         "quantization_status says that the weights are not compressed.",
-        "Export again: an engine that expects codes reads something else.",
+        "Nothing, where the tensors are codes: older exports say so too. Else export again.",
     ),
     "pattern is none": Kind("wrong", "An entry that begins with re: is no regular expression.", "Correct it."),
     "quantized and ignored": Kind(

@@ -57,6 +57,11 @@ ENGINES: dict[str, Kind] = {
         "The engine multiplies codes and scale in float16, where they go beyond 65504.",
         "Give the shards one scale when the checkpoint is made, or a scale for each channel.",
     ),
+    "scales of another name": Kind(
+        "wrong",
+        "The engine's method has its scales under another name than the file: they are dropped, or loading ends.",
+        "Rename them, or correct weight_block_size: scales of blocks end as weight_scale_inv.",
+    ),
     "scales renamed away": Kind(
         "wrong",
         "The engine's model file renames the scales to a name that its method does not have: they are not loaded.",
@@ -91,6 +96,11 @@ ENGINES: dict[str, Kind] = {
         "note", "Narrow weights are read as 16-bit numbers, for want of units or of a kernel.", "Expect 16-bit speed."
     ),
     "log: not the fast path": Kind("note", "A slower way than the usual one is taken.", "Nothing for accuracy."),
+    "log: formats do not go together": Kind(
+        "wrong",
+        "A product of two formats has no kernel, as of OCP weights and FNUZ activations that a loader left so.",
+        "Take a later engine, or convert the checkpoint.",
+    ),
     "log: not quantized": Kind(
         "doubt", "A layer that was to be quantized runs unquantized, or as another format.", "Look which one."
     ),

@@ -6,8 +6,8 @@ from narrowgauge.checkpoints.schemes.scheme import Part, Scheme
 
 _FP8 = ("F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ")
 #: `_inv` is DeepSeek's word for the same multiplier
-_SCALE = (".weight_scale", ".weight_scale_inv", ".scale", ".weight.scale")
-_INPUT = Part("input", (".input_scale", ".activation_scale"), needed=False)
+_SCALE = (".weight_scale", ".weight_scale_inv", ".scale", ".weight.scale", ".qscale_weight")
+_INPUT = Part("input", (".input_scale", ".activation_scale", ".qscale_act"), needed=False)
 
 # fmt: off
 SCHEMES = (
@@ -16,7 +16,7 @@ SCHEMES = (
         weights=(".weight",), stored=_FP8, element="",
         parts=(Part("scale", _SCALE), _INPUT),
         cuts=("tensor", "row", "block", "group"),
-        by="compressed-tensors FP8, FP8_DYNAMIC, FP8_BLOCK; ModelOpt FP8 and fp8_pb_wo; Quark; DeepSeek; fbgemm",
+        by="compressed-tensors FP8, FP8_DYNAMIC, FP8_BLOCK; ModelOpt FP8, fp8_pb_wo; Quark; DeepSeek; fbgemm; Mistral",
         source="vLLM fp8.py create_weights; transformers finegrained_fp8.py:385-423; facts/checkpoints.md B1 to B4",
     ),
     Scheme(

@@ -90,7 +90,7 @@ SCHEMES = (
     ),
     Scheme(
         name="bitsandbytes_4bit", says="4 bits of bitsandbytes",
-        weights=(".weight",), stored=("U8",), element="uint4",
+        weights=(".weight",), stored=("U8",), element="uint4", packing="nibbles_high_first",
         parts=(
             Part("scale", (".weight.absmax",), ("F32", "U8")),
             Part("second", (".weight.nested_absmax",), ("F32",), needed=False),

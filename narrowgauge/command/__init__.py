@@ -99,6 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NarrowgaugeError as error:
         print(f"narrowgauge: {error}", file=sys.stderr)
         return Exit.INFRASTRUCTURE if isinstance(error, Infrastructure) else Exit.BAD_INPUT
+    except KeyboardInterrupt:
+        print("narrowgauge: interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
     except BrokenPipeError:  # "| head" has seen enough
         _drop_output()
         return Exit.OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.faults.edits import Edit
@@ -36,37 +36,35 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class PagedFault:
-    """A mistake of a kernel on a key-value cache that is none of its quantizer."""
+class _OfKind:
+    """A mistake of a kernel of one kind alone, that is none of a quantizer."""
 
     name: str
     code: str
-    edit: Callable[[Paged], Paged | None]
+    edit: Callable[[Any], Any]  #: the faulty behaviour, or None where this fault cannot exist
     symptom: str
     cause: str
     reports: tuple[str, ...]
     across_rows: bool = True
+    kind: ClassVar[type]
 
     def applied_to(self, behaviour: Any) -> Any:
         """The faulty behaviour, or None where this fault cannot exist."""
-        return self.edit(behaviour) if isinstance(behaviour, Paged) else None
+        return self.edit(behaviour) if isinstance(behaviour, self.kind) else None
 
 
 @dataclass(frozen=True)
-class ConversionFault:
+class PagedFault(_OfKind):
+    """A mistake of a kernel on a key-value cache."""
+
+    kind: ClassVar[type] = Paged
+
+
+@dataclass(frozen=True)
+class ConversionFault(_OfKind):
     """A mistake of a converter of checkpoints."""
 
-    name: str
-    code: str
-    edit: Callable[[Converting], Converting | None]
-    symptom: str
-    cause: str
-    reports: tuple[str, ...]
-    across_rows: bool = True
-
-    def applied_to(self, behaviour: Any) -> Any:
-        """The faulty behaviour, or None where this fault cannot exist."""
-        return self.edit(behaviour) if isinstance(behaviour, Converting) else None
+    kind: ClassVar[type] = Converting
 
 
 #: of a quantizer, reader or cast; of a kernel on a cache; or of a converter

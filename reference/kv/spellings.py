@@ -25,12 +25,16 @@ SPELLINGS = (
     *_pairs(".qkv_proj.k_scale", ".qkv_proj.v_scale", "fused projections"),
     *_pairs(".qkqkv_proj.k_scale", ".qkqkv_proj.v_scale", "Qwen3-MoE as some wrote it"),
     *_pairs(".k_cache.scale", ".v_cache.scale", "HYV3"),
+    *_pairs(".v_proj.k_scale", ".k_proj.v_scale", "nobody; vLLM takes the scale's letter, SGLang drops it"),
     *_pairs(".attn.k_scale", ".attn.v_scale", "vLLM's own names"),
     *_pairs(".k_scale", ".v_scale", "compressed-tensors 0.20, Quark 0.13 (fp8)"),
     Spelling(".kv_cache_scaling_factor", "kv", "TensorRT-LLM, older ModelOpt"),
     Spelling(".kv_scale", "kv", "AutoFP8, deprecated"),
     Spelling(".q_proj.output_scale", "q", "Quark 0.13 (quark)"),
+    Spelling(".q_proj.q_scale", "q", "nobody"),
+    Spelling(".attn.q_scale", "q", "vLLM's own names"),
     Spelling(".q_scale", "q", "vLLM"),
+    Spelling(".q.scale", "q", "HYV3"),
     Spelling(".prob_output_scale", "prob", "Quark"),
 )
 

@@ -233,7 +233,7 @@ CODES: dict[str, Flaw] = {
         "gptq_v1", configured("quantization_config", "checkpoint_format", value="gptq_v2"), ("zeros out of step",)
     ),
     "GPTQ without its version": Flaw(
-        "gptq_v1",
+        "gptq_v1_asym",
         each(
             unconfigured("quantization_config", "checkpoint_format"),
             unconfigured("quantization_config", "format"),

@@ -153,6 +153,12 @@ def test_whole_numbers(dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [place.index for place in taken.places(counted.NEGATIVE)] == [(at,) for at in below]
 
 
+def test_whole_numbers_of_one_sign(tmp_path: Path) -> None:
+    for numbers, least in (([-9, -3], 3), ([9, 3], 3), ([-9, 0, 3], 3), ([0, 0], math.inf), ([-(2**63)], 2**63)):
+        taken = take_census(plain(tmp_path, np.array(numbers, np.int64), "I64"))
+        assert (taken.least, taken.amax) == (least, max(map(abs, numbers)))
+
+
 def test_thresholds_of_float16() -> None:
     """IEEE 754 to nearest even: 65520 is halfway between 65504 and 65536, 2^-25 halfway between 0 and 2^-24."""
     source, to = FORMATS["float32"], FORMATS["float16"]

@@ -134,6 +134,29 @@ def test_small_groups_reach_the_top_by_construction(tmp_path: Path) -> None:
     assert found(checkpoint) == []
 
 
+@pytest.mark.parametrize(
+    ("dtype", "codes", "expected"),
+    [
+        ("F8_E4M3", [0x7E] * 200 + [0x38] * 56, [("codes saturate", N * 200)]),
+        ("F8_E4M3", [0xFE] * 200 + [0x38] * 56, [("codes saturate", N * 200)]),
+        ("F8_E4M3", [0x7D] * 200 + [0x7E] + [0x38] * 55, []),  # one step below the top
+        ("F8_E4M3", [0xF7] + [0x38] * 255, [("scale too large", 1)]),  # -240
+        ("I8", [127] * 100 + [129] * 100 + [1] * 56, [("codes saturate", N * 200)]),
+        ("I8", [126] * 100 + [128] * 1 + [1] * 155, []),
+        ("I8", [60] + [1] * 255, [("scale too large", 1)]),
+        ("I8", [196] + [1] * 255, [("scale too large", 1)]),  # -60
+        ("F8_E5M2", [0x7B] * 200 + [0x38] * 56, [("codes saturate", N * 200)]),
+    ],
+)
+def test_one_scale_over_all_bytes(
+    dtype: str, codes: list[int], expected: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    """Every byte is looked at, as an integer."""
+    every, scale = np.tile(np.array(codes, np.uint8), (N, 1)), np.array([1e-4 if dtype != "F8_E5M2" else 1e-6], "<f4")
+    checkpoint = checkpoint_of(tmp_path, x__weight=(dtype, every), x__weight_scale=("F32", scale))
+    assert [(finding.kind, finding.count) for finding in found(checkpoint)] == expected
+
+
 def fours() -> Array:
     """Codes of e2m1 that are 1 but for a 6 in each group of 16."""
     codes = np.full((N, K // 2), 0x22, np.uint8)
@@ -177,6 +200,43 @@ def test_the_second_scale_has_a_direction(divides: bool, tmp_path: Path) -> None
     (finding,) = found(nvfp4(tmp_path, wrong, divides))
     assert finding.kind == "second scale inverted"
     assert "up to 0.0879" in finding.said
+
+
+@pytest.mark.parametrize(("shape", "said"), [((N, K), 0), ((N, K - 3), 0), ((K, N), 1), ((N, K - 8), 1)])
+def test_the_shape_that_a_tensor_says(shape: tuple[int, int], said: int, tmp_path: Path) -> None:
+    """Eight codes a word: of the last word some may be padding, and a whole word may not."""
+    words = np.full((N, K // 8), 0x1F777777, "<i4")
+    scale, numbers = np.full((N, 2), 1e-3, "<f4"), np.array(shape, "<i8")
+    checkpoint = checkpoint_of(
+        tmp_path, x__weight_packed=("I32", words), x__weight_scale=("F32", scale), x__weight_shape=("I64", numbers)
+    )
+    assert [finding.kind for finding in found(checkpoint)] == ["shape disagrees"] * said
+
+
+@pytest.mark.parametrize("kind", ["gptq_v1", "gptq_v2"])
+def test_symmetric_zero_points_tell_their_version(kind: str, tmp_path: Path) -> None:
+    """Without checkpoint_format zeros are read as less 1: in v1 they are 8, and in v2 called v1 they are 9."""
+    checkpoint = open_checkpoint(write(kind, tmp_path).folder)
+    said = dict(checkpoint.config["quantization_config"])
+    said = {key: value for key, value in said.items() if key not in ("checkpoint_format", "format")} | {"sym": True}
+    told = replace(checkpoint, config={**checkpoint.config, "quantization_config": said}, others={})
+    mine, _ = passports(told)
+    kinds = {finding.kind for finding in config_findings(told, mine)} | {f.kind for f in scale_findings(mine[0])}
+    assert kinds == (set() if kind == "gptq_v1" else {"zeros version not said", "zeros out of step"})
+
+
+def test_codes_of_bitsandbytes_are_named_and_not_read(tmp_path: Path) -> None:
+    """A weight is a column of bytes, two codes each; what it is of is in a JSON that is not read."""
+    every = {
+        "x__weight": ("U8", np.zeros((N * K // 2, 1), np.uint8)),
+        "x__weight__absmax": ("F32", np.ones(N * K // 64, "<f4")),
+    }
+    checkpoint = replace(
+        checkpoint_of(tmp_path, **every), config={"quantization_config": {"quant_method": "bitsandbytes"}}
+    )
+    (one,), wrong = passports(checkpoint)
+    assert (one.scheme.name, one.count, wrong) == ("bitsandbytes_4bit", N * K, [])
+    assert "quant_state" in readable(one)
 
 
 def test_shards_that_differ_say_the_ratio(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from narrowgauge.checkpoints.engines import of_sglang, of_vllm
 from narrowgauge.checkpoints.engines.caches import TAKES
 from narrowgauge.checkpoints.engines.fused import REQUANTIZES
 from narrowgauge.checkpoints.engines.paths import (
+    ALGORITHMS,
     FAMILIES,
     MINIMUM,
     ON_AMD,
@@ -44,7 +45,7 @@ TABLE = (
     ("fp8", "w8a8_fp8", "ww....RRR", "RR....?c."),
     ("fp8 block", "fp8", "ww.qqqec.", "Rw..q.?c."),
     ("fp8 weights", "compressed-tensors", "wwwwww???", "Rwwwww???"),
-    ("mxfp8", "modelopt", "Rwww..ee.", "RRRR..RRR"),
+    ("mxfp8", "modelopt", "Rwww..ee.", "RRRR..Rc."),
     ("mxfp4", "mxfp4", "Rwww..ee.", "RwwwwwRR."),
     ("mxfp4", "quark", "wwww..ee.", "wwwwww??."),
     ("mxfp4", "compressed-tensors", "Rwww..ee.", "wwwwww??."),
@@ -165,8 +166,22 @@ def test_lists_of_methods_on_amd_in_the_engines_source(engine: str) -> None:
     assert re.findall(r'^\s*"([^"]+)",', "\n".join(text), re.MULTILINE) == list(methods)
 
 
+def test_algorithms_of_modelopt_in_vllms_source() -> None:
+    tree = ast.parse((_folder("vllm") / "vllm/model_executor/layers/quantization/modelopt.py").read_text())
+    tables = [n.value for n in tree.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == "LINEAR_ALGOS"]
+    assert tables[0] is not None
+    assert ALGORITHMS["vllm"][0] == (*ast.literal_eval(tables[0]), "MIXED_PRECISION")
+
+
+def test_algorithms_of_modelopt_in_sglangs_source() -> None:
+    text = (_folder("sglang") / "sglang/srt/layers/quantization/modelopt_quant.py").read_text()
+    (listed,) = re.findall(r"if quant_method not in (\[[^]]*NVFP4_AWQ[^]]*\]):", text)
+    assert ALGORITHMS["sglang"][0] == (*ast.literal_eval(listed), "MXFP8", "MIXED_PRECISION")
+
+
 def _named() -> Iterator[str]:
     yield from SOURCES.values()
+    yield from (source for *_, source in ALGORITHMS.values())
     yield from (source for _, source in TAKES.values())
     yield from (row.source for rows in REQUANTIZES.values() for row in rows)
     yield from (loader.source for of in (of_vllm, of_sglang) for loader in of.LOADERS.values())

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from narrowgauge.checkpoints.engines import VERSIONS, fused
 from narrowgauge.checkpoints.engines.caches import TAKES
 from narrowgauge.checkpoints.engines.findings import engine_findings
-from narrowgauge.checkpoints.engines.fused import LARGEST_SCALE
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import passports
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.suites.meta.small_bytes import f32, write_safetensors
+from narrowgauge.suites.meta.small_bytes import Raw, f32, write_safetensors
 from narrowgauge.suites.meta.small_checkpoints import draft_of
 from narrowgauge.suites.meta.small_drafts import Draft
 
@@ -120,7 +120,7 @@ def test_scales_of_the_cache_on_their_way(number: int, tmp_path: Path) -> None:
     assert "architecture not known" not in found
     if expected:
         assert found[expected].count == count
-        assert found[expected].said.startswith(f"{engine}, ")
+        assert found[expected].said.startswith(f"{VERSIONS[engine]}, ")
         assert "_scale the first; it looks for model.layers." in found[expected].said
 
 
@@ -163,6 +163,8 @@ OTHERWISE = "cache scales used otherwise"
         ("mo_FP8", "sglang", "", "fp8_e4m3", (without(".v_scale"),), "V runs at"),
         # the one scale of old is both, and doubled as both
         ("mo_FP8", "vllm", "gfx942", "fp8_e4m3", (without(".v_scale"), renamed(".k_proj.k_scale", ".kv_scale")), ""),
+        # V's at K's projection: vLLM takes it for V's
+        ("mo_FP8", "vllm", "", "fp8_e4m3", (renamed(".v_proj.v_scale", ".k_proj.v_scale"),), ""),
         # one that is dropped, and one that ends it
         ("mo_FP8", "sglang", "", "fp8_e4m3", (renamed(".v_proj.v_scale", ".k_proj.v_scale"),), "V runs at"),
         ("mo_FP8", "vllm", "", "fp8_e4m3", (renamed(".v_proj.v_scale", ".v_proj.output_scale"),), ""),
@@ -175,7 +177,7 @@ def test_scales_of_the_cache_in_use(
     assert (OTHERWISE in found) == bool(text)
     if text:
         assert text in found[OTHERWISE].said
-        assert found[OTHERWISE].count == 2, "both layers"
+        assert ": 2 layers, model.layers.0.self_attn" in found[OTHERWISE].said
 
 
 EACH = {"q_proj": 0.5, "k_proj": 0.25, "v_proj": 2.0, "gate_proj": 1.0, "up_proj": 1.0}
@@ -190,8 +192,8 @@ LARGEST, BEYOND = "requantized to the largest", "requantizing overflows"
         ("mo_FP8", "vllm", "sm_80", EACH, set()),  # Marlin
         ("mo_FP8", "sglang", "sm_90", EACH, {LARGEST}),
         ("mo_FP8", "vllm", "", dict.fromkeys(EACH, 0.5), set()),
-        ("mo_FP8", "vllm", "", dict.fromkeys(EACH, 146.0), set()),
-        ("mo_FP8", "vllm", "", dict.fromkeys(EACH, 147.0), {BEYOND}),
+        ("mo_FP8", "vllm", "", dict.fromkeys(EACH, float(np.nextafter(np.float32(146.25), 0))), set()),
+        ("mo_FP8", "vllm", "", dict.fromkeys(EACH, 146.25), {BEYOND}),
         ("mo_FP8", "vllm", "", EACH | {"v_proj": 147.0}, {LARGEST, BEYOND}),
         ("ct_FP8_DYNAMIC", "vllm", "", {}, set()),  # a scale a row: each shard keeps its own
         ("ct_FP8_FUSED", "vllm", "", {"qkv_proj": 147.0, "gate_up_proj": 147.0}, set()),  # fused in the file
@@ -217,23 +219,61 @@ def test_a_shard_without_its_like_is_not_requantized(tmp_path: Path) -> None:
     assert BEYOND not in said(tmp_path, "mo_FP8", "vllm", "", "", *lone)
 
 
-def test_the_largest_scale_is_where_448_of_them_leave_float16() -> None:
-    """146.214 times 448 is 65504, the largest number of float16; from 65520 on it is infinite, as it is at 147."""
-    assert np.isfinite(np.float16(448 * np.float32(LARGEST_SCALE)))
+def test_where_448_of_a_scale_leave_float16() -> None:
+    """In float32 and then rounded, as torch multiplies a tensor of float16 by a number of float32."""
+    edge = np.float32(fused.INFINITE_FROM)
     with np.errstate(over="ignore"):
-        assert np.isinf(np.float16(448 * np.float32(147)))
+        assert np.isinf(np.float16(np.float32(448) * edge))
+    assert np.float16(np.float32(448) * np.nextafter(edge, np.float32(0))) == 65504
 
 
-def test_block_scales_that_are_renamed_away(tmp_path: Path) -> None:
-    kind = "scales renamed away"
-    found = said(tmp_path, "deepseek", "sglang", "", "", architecture("LlamaForCausalLM"))
-    assert found[kind].count == sum(name.endswith("weight_scale_inv") for name in draft_of("deepseek").tensors)
-    assert "sglang/srt/models/llama.py:721-724" in found[kind].said
-    assert kind not in said(tmp_path, "deepseek", "sglang")
-    assert kind not in said(tmp_path, "deepseek", "vllm", "", "", architecture("LlamaForCausalLM"))
-    assert kind not in said(tmp_path, "ct_FP8_BLOCK", "sglang")
-    quark = (architecture("LlamaForCausalLM"), quantization(quant_method="quark"))
-    assert kind not in said(tmp_path, "deepseek", "sglang", "", "", *quark)
+def test_of_many_layers_the_first_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "MOST", 1)
+    found = said(tmp_path, "mo_FP8", "vllm", "", "", scales(**EACH | {"up_proj": 2.0}))[LARGEST].said
+    assert "vllm: 1 fused layers, " in found
+    assert "; 1 of 4 looked at" in found
+
+
+AWAY, ANOTHER = "scales renamed away", "scales of another name"
+LLAMA, QWEN = architecture("LlamaForCausalLM"), architecture("Qwen3ForCausalLM")
+#: the small DeepSeek has scales of blocks, weight_scale_inv, and a method fp8 with weight_block_size
+INV, PLAIN, NO_BLOCKS = ".weight_scale_inv", ".weight_scale", quantization(weight_block_size=None)
+
+
+@pytest.mark.parametrize(
+    ("engine", "edits", "kind"),
+    [
+        ("sglang", (), ""),
+        ("vllm", (), ""),
+        ("sglang", (LLAMA,), AWAY),
+        ("sglang", (LLAMA, renamed(INV, PLAIN)), AWAY),
+        ("sglang", (LLAMA, NO_BLOCKS), ""),
+        ("sglang", (LLAMA, quantization(quant_method="quark")), ""),
+        ("vllm", (LLAMA,), ""),
+        ("sglang", (QWEN,), ""),
+        ("sglang", (QWEN, renamed(INV, PLAIN)), ANOTHER),
+        ("vllm", (renamed(INV, PLAIN),), ANOTHER),
+        ("sglang", (renamed(INV, PLAIN),), ""),  # finds both names
+        ("vllm", (NO_BLOCKS,), ANOTHER),
+        ("vllm", (NO_BLOCKS, renamed(INV, PLAIN)), ""),
+    ],
+)
+def test_scales_under_another_name(engine: str, edits: tuple[Edit, ...], kind: str, tmp_path: Path) -> None:
+    found = said(tmp_path, "deepseek", engine, "", "", *edits)
+    assert set(found) & {AWAY, ANOTHER} == ({kind} if kind else set())
+    if kind:
+        number = sum(name.endswith(INV) for name in draft_of("deepseek").tensors)
+        assert f"{engine}: {number} tensors, " in found[kind].said
+
+
+def hybrid(made: Draft) -> None:
+    """A module of MXFP4 beside: its scales have a name of their own."""
+    made.tensors["model.layers.0.extra.weight"] = Raw("U8", (4, 16), bytes(64))
+    made.tensors["model.layers.0.extra.weight_scale"] = Raw("U8", (4, 1), bytes(4))
+
+
+def test_scales_of_another_scheme_have_their_own_names(tmp_path: Path) -> None:
+    assert ANOTHER not in said(tmp_path, "deepseek", "vllm", "", "", hybrid)
 
 
 def weights_alone(made: Draft) -> None:
@@ -274,14 +314,40 @@ def test_targets(kind: str, engine: str, target: str, found: str, tmp_path: Path
     about = {name for name in every if name.endswith(("the target", "the kernel")) or name == "path not known"}
     assert about == ({found} if found else set())
     if found:
-        assert every[found].count == len(passports(open_checkpoint(tmp_path))[0])
+        assert f", {len(passports(open_checkpoint(tmp_path))[0])} modules, " in every[found].said
 
 
-def test_a_method_that_the_engine_does_not_know(tmp_path: Path) -> None:
-    found = said(tmp_path, "ct_FP8", "vllm", "sm_90", "", quantization(quant_method="w8a8_fp8"))
-    assert "engine does not know the method" in found
-    found = said(tmp_path, "ct_FP8", "sglang", "sm_90", "", quantization(quant_method="w8a8_fp8"))
-    assert "engine does not know the method" not in found
+@pytest.mark.parametrize(
+    ("kind", "changes", "vllm", "sglang"),
+    [
+        ("ct_FP8", {"quant_method": "w8a8_fp8"}, False, True),
+        ("ct_FP8", {"quant_method": "torchao"}, True, False),
+        ("ct_FP8", {"quant_method": "of nobody"}, True, True),  # passports say so
+        ("mo_FP8", {}, True, True),
+        ("mo_FP8", {"quant_algo": "fp8"}, True, False),
+        ("ct_FP8", {"quant_algo": "anything"}, True, True),  # a key of ModelOpt's
+        ("mo_FP8_PB", {}, True, False),  # fp8_pb_wo: vLLM puts it in capitals
+        ("mo_MXFP8", {}, True, True),
+        ("mo_MXFP4", {}, False, False),
+        ("mo_W4A16_AWQ", {}, False, False),
+        ("mo_NVFP4", {"quant_algo": "NVFP4_AWQ"}, False, True),
+    ],
+)
+def test_methods_that_an_engine_does_not_know(
+    kind: str, changes: dict[str, str], vllm: bool, sglang: bool, tmp_path: Path
+) -> None:
+    for engine, known in (("vllm", vllm), ("sglang", sglang)):
+        for target in ("", "sm_80"):
+            found = said(tmp_path, kind, engine, target, "", quantization(**changes))
+            assert ("engine does not know the method" in found) != known, (engine, target)
+            assert known or not any(name.endswith("the target") for name in found), "there is nothing to compute"
+
+
+def test_a_cache_of_modelopt_in_sglang(tmp_path: Path) -> None:
+    """Of NVFP4 the algorithm of the cache is "auto" where nothing is said, and scales are taken."""
+    undeclared = quantization(kv_cache_scheme=None)
+    assert BLIND in said(tmp_path, "mo_FP8", "sglang", "", "", undeclared)
+    assert BLIND not in said(tmp_path, "mo_NVFP4", "sglang", "", "", undeclared)
 
 
 def test_unknown_targets_and_flags(tmp_path: Path) -> None:

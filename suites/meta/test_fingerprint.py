@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -12,14 +13,16 @@ import pytest
 
 from narrowgauge.checkpoints.counted import Census
 from narrowgauge.checkpoints.findings import Finding
-from narrowgauge.checkpoints.fingerprint import FLAVOURS, Verdict, fingerprint, flavour
+from narrowgauge.checkpoints.fingerprint import FLAVOURS, SEVERAL, Verdict, fingerprint, flavour
 from narrowgauge.checkpoints.flavours import flavour_findings
 from narrowgauge.checkpoints.kinds import KINDS
+from narrowgauge.checkpoints.smooth import BENT, OFTEN, roughness
 from narrowgauge.checkpoints.tally_codes import of_codes
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.fast_codec import cast
+from narrowgauge.suites.meta.second_derivation import decode
 
 pytestmark = pytest.mark.meta
 
@@ -121,7 +124,8 @@ def test_fnuz_labelled_ocp_is_surely_found() -> None:
 def test_ocp_labelled_fnuz_is_found_by_negative_zeros() -> None:
     finding = only("float8_e4m3fnuz", quantized(np.random.default_rng(1).laplace(size=1 << 20), "float8_e4m3fn"))
     assert finding.kind == "bytes of another format"
-    assert "negative zero in OCP, NaN in FNUZ" in finding.said
+    assert "surely float8_e4m3fn: " in finding.said
+    assert "NaN in FNUZ" in finding.said
 
 
 def test_ocp_with_nan_is_no_fnuz() -> None:
@@ -131,6 +135,17 @@ def test_ocp_with_nan_is_no_fnuz() -> None:
         codes[5 :: size // 64] = 0x7F
         assert flavour(often(codes), "float8_e4m3fn").format != "float8_e4m3fnuz"
         assert not list(flavour_findings("float8_e4m3fn", census(often(codes), "float8_e4m3fn")))
+
+
+def test_fnuz_with_nan_is_no_ocp() -> None:
+    """A few 0x80 are fewer than OCP would have; many stand beside codes beyond the largest of OCP, of either sign."""
+    x = np.random.default_rng(3).laplace(size=1 << 21)
+    few = quantized(x, "224")
+    few[: SEVERAL + 2] = 0x80
+    assert fingerprint(often(few)).format == ""
+    many = quantized(x[: 1 << 17], "float8_e4m3fnuz", "row")
+    many[:1000] = 0x80
+    assert fingerprint(often(many)).format == ""
 
 
 def test_scaled_to_224_and_448_are_the_same_codes() -> None:
@@ -176,6 +191,37 @@ def test_exponents() -> None:
     assert "float8_e4m3fn" in fingerprint(often(scales)).candidates
     assert not list(flavour_findings("float8_e4m3fn", census(often(scales), "float8_e4m3fn")))
     assert fingerprint(often(exponents[:20])).format == ""
+    points = np.array([127, 128, 128, 129] * 20, np.uint8)
+    assert not list(flavour_findings("uint8", census(often(points), "uint8"))), "zero points"
+    assert not list(flavour_findings("float8_e4m3fn", census(often(exponents), "float8_e4m3fn"))), "no word for it"
+    flat = np.abs(np.random.default_rng(4).uniform(-1, 1, (1 << 10, 32))).max(axis=1)
+    assert "float8_e4m3fn" in fingerprint(often(quantized(flat, "float8_e4m3fn"))).candidates, "all near the largest"
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "int8"])
+def test_roughness_by_hand(name: str) -> None:
+    """Of each sign: a code that stands there often, as do both neighbours, against the straight line between them."""
+    counts = np.random.default_rng(5).integers(0, 90, 256)
+    exact = {code: decode(code, name) for code in range(256)}
+    real = {c: float(x.magnitude) * (-1) ** x.negative for c, x in exact.items() if x.kind == "finite" and x.magnitude}
+    top, total, used = max(real.values()), 0.0, 0
+    for sign in (1, -1):
+        line = sorted((sign * x, c) for c, x in real.items() if 0 < sign * x < top)
+        density = [
+            math.log(max(1, counts[line[i][1]]) / ((line[i + 1][0] - line[i - 1][0]) / 2))
+            for i in range(1, len(line) - 1)
+        ]
+        for i in range(2, len(line) - 2):
+            below, here, above = (int(counts[line[at][1]]) for at in (i - 1, i, i + 1))
+            if min(below, here, above) < OFTEN:
+                continue
+            part = (line[i + 1][0] - line[i][0]) / (line[i + 1][0] - line[i - 1][0])
+            off = density[i - 1] - part * density[i - 2] - (1 - part) * density[i]
+            total += off**2 / (1 / here + part**2 / below + (1 - part) ** 2 / above + BENT**2)
+            used += 1
+    rough, count = roughness(counts.astype(np.int64), name)
+    assert rough == pytest.approx(total, rel=1e-12)  # sums of at most 252 terms, each of some ten roundings
+    assert count == used > 50
 
 
 @pytest.mark.parametrize("name", ["float4_e2m1fn", "int4", "uint4"])

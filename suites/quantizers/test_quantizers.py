@@ -13,7 +13,7 @@ from narrowgauge.contracts.recipe import TOKEN
 from narrowgauge.reference.behaviour import blocks_of
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.memory import fits
-from narrowgauge.suites.common import among, generate, judge_drawn, test_cell, test_cell_golden
+from narrowgauge.suites.common import generate, judge_drawn, test_cell, test_cell_golden
 from narrowgauge.suites.planning import Planned
 
 __all__ = ["test_cell", "test_cell_golden"]
@@ -29,7 +29,7 @@ def test_cell_property(planned: Planned, request: pytest.FixtureRequest) -> None
     """Matrices of a few blocks, which they divide: a few patterns over and over, and any elsewhere in any places."""
     claim = planned.claim
     known = sorted(set(case_named("rows_128").make(claim).data.ravel().tolist()))
-    codes = st.one_of(among(known), st.integers(0, format_named(claim.source).code_count - 1))
+    codes = st.one_of(st.sampled_from(known), st.integers(0, format_named(claim.source).code_count - 1))
     places = st.integers(0, (1 << 16) - 1)
     drawn = st.tuples(
         shapes(claim), st.lists(codes, min_size=1, max_size=FEW), st.dictionaries(places, codes, max_size=FEW)
