@@ -75,13 +75,18 @@ def shards() -> Iterator[Patterns]:
     yield {"codes": _rows(3), "scale": bits(0.3, 9.0, 0.011), "widths": ints(2, 0, 1)}
 
 
-def unset_shards() -> Iterator[Patterns]:
+def never_loaded() -> Iterator[Patterns]:
     """What an engine meets besides: one scale for all, or a hole."""
-    yield from shards()
     yield {"codes": _rows(3), "scale": bits(0.3, UNSET, UNSET), "widths": ints(1, 1, 1)}
     yield {"codes": _rows(3), "scale": bits(0.3, UNSET, 0.5), "widths": ints(1, 1, 1)}
     yield {"codes": _rows(3), "scale": bits(0.3, 0.5, UNSET), "widths": ints(1, 1, 1)}
+    yield {"codes": _rows(3), "scale": bits(0.3, 0.5, -448.0), "widths": ints(1, 1, 1)}
     yield {"codes": _rows(3), "scale": bits(0.3), "widths": ints(3)}
+
+
+def unset_shards() -> Iterator[Patterns]:
+    yield from shards()
+    yield from never_loaded()
 
 
 def _block_codes(shape: tuple[int, int], finite: bool, seed: int) -> npt.NDArray[np.uint8]:
@@ -92,6 +97,9 @@ def _block_codes(shape: tuple[int, int], finite: bool, seed: int) -> npt.NDArray
 def blocks(finite: bool = False, columns: int = 300) -> Iterator[Patterns]:
     """Blocks of 128 x 128 with ragged ends; amax next to powers of two; blocks of zeros, of few small codes."""
     block, grid = np.array([[128, 128]], np.int32), (2, -(-columns // 128))
+    if columns % 32:  # where blocks of 129 would be of another number
+        scale = np.full((3, 3), 0.3, np.float32).view(np.uint32) + np.arange(9, dtype=np.uint32).reshape(3, 3) * 4096
+        yield {"codes": _block_codes((258, 258), True, 8), "scale": scale, "blocks": block}
     for seed, spread in enumerate((1, 8, 30, 60)):
         scale = np.exp2(random(seed).uniform(-spread, spread, grid)).astype(np.float32).view(np.uint32)
         yield {"codes": _block_codes((200, columns), True, seed), "scale": scale, "blocks": block}

@@ -24,6 +24,12 @@ def some(make: Callable[[], Iterator[Patterns]]) -> Iterator[Patterns]:
     return islice(make(), 0, None, _EVERY)
 
 
+def some_shards() -> Iterator[Patterns]:
+    """Some pairs of scales, and all that were never loaded."""
+    yield from some(sets.shards)
+    yield from sets.never_loaded()
+
+
 def with_input_scale(make: Callable[[], Iterator[Patterns]]) -> Iterator[Patterns]:
     for given in make():
         yield {"input_scale": bits(0.7), **given}
@@ -92,8 +98,9 @@ MADE: Mapping[str, Callable[[], Iterator[Patterns]]] = {
     **{f"{e}ocp_to_fnuz_block": partial(with_input_scale, _BLOCKS) for e in ("", "vllm.")},
     **dict.fromkeys(("fnuz_to_ocp", "ocp_to_fnuz_requantized", "fnuz_to_ocp_requantized"), sets.tensors),
     **dict.fromkeys(("ue8m0_to_fnuz", "vllm.ue8m0_to_fnuz"), exponents_of_32),
-    "requantize_to_largest": partial(some, sets.shards),
-    **dict.fromkeys((f"vllm.requantize_to_largest{on}" for on in ("", "_cpu")), partial(some, sets.unset_shards)),
+    **dict.fromkeys(
+        ("requantize_to_largest", "vllm.requantize_to_largest", "vllm.requantize_to_largest_cpu"), some_shards
+    ),
     "vllm.nvfp4_largest_divisor": partial(nvfp4, False, True),
     **dict.fromkeys(("vllm.nvfp4_largest_multiplier", "nvfp4_one_global"), partial(nvfp4, True, True)),
     **dict.fromkeys(("nvfp4_to_divisor", "nvfp4_to_multiplier"), partial(nvfp4, True, False)),
