@@ -52,6 +52,10 @@ has --json.
 """
 #: -1e-3, -0x1.8p3, -nan and -inf, of which argparse by itself knows only the plain decimals
 NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
+#: what shells say of a program that Ctrl-C ended: 128 + SIGINT
+INTERRUPTED = 130
+#: and of one whose reader went away (128 + SIGPIPE): neither that all is well nor that something is wrong
+CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
     "devices", "test", "inputs", "judge", "identify", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
@@ -68,7 +72,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; errors that are the user's to mend are one line, not a traceback."""
+    """Run a subcommand; errors that are the user's to mend, and Ctrl-C, are one line, not a traceback."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        print("narrowgauge: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = Parser(
         prog="narrowgauge",
         description=DESCRIPTION,
@@ -101,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Exit.INFRASTRUCTURE if isinstance(error, Infrastructure) else Exit.BAD_INPUT
     except BrokenPipeError:  # "| head" has seen enough
         _drop_output()
-        return Exit.OK
+        return CUT
 
 
 def _apart(given: list[str]) -> tuple[list[str], list[str]]:
