@@ -126,7 +126,7 @@ def _scales(report: Report) -> Iterator[Event]:
     """What the scales of quantized weights say, by themselves and of their codes."""
     taken = report.taken
     done, total = 0, sum(p.size for p in taken)
-    for passport, found in each(of_passport, taken, workers(report, COSTS * total)):
+    for passport, found in each(of_passport, taken, workers(report, total)):
         for finding in found:
             yield _found(report, AS_IT_IS, finding)
         done += passport.size
@@ -265,6 +265,9 @@ def _against(report: Report) -> Iterator[Event]:
             yield _found(report, f"against {asked.against}", one.finding)
         done += passport.size
         yield Progress("against the original", done, total, passport.module)
+    if not any(one.original for one in report.compared):
+        said = f"of {len(taken):,} quantized weights none has its original in {asked.against}"
+        yield _found(report, f"against {asked.against}", Finding("nothing compared", said))
 
 
 HEADERS: tuple[Stage, ...] = (_headers, _served, _logged)

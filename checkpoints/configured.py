@@ -110,8 +110,10 @@ def _method(where: str, said: Said) -> str:
     method = said.get("quant_method")
     if isinstance(method, str) and method:
         return method
-    if where == "hf_quant_config.json":
+    if where == "hf_quant_config.json" or "quant_algo" in said:
         return "modelopt"
+    if {"group_size", "bits"} <= set(said) <= {"group_size", "bits", "mode"}:
+        return f"mlx_q{said['bits']}"  # as SGLang tells them (srt/layers/quantization/mlx.py:63-100)
     if "zero_point" in said or "w_bit" in said:
         return "awq"
     if "desc_act" in said or where == "quantize_config.json":

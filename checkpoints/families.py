@@ -175,8 +175,9 @@ def _fp8(said: Said) -> Found:
     element = "float8_e5m2" if said.get("fmt") == "e5m2" else "float8_e4m3fn"
     if said.get("quant_method") == "blockwise_int8":
         element = "int8"
-    asked = Asked(element, "block" if any(block) else "tensor", block, "" if powers else "float",
-                  str(said.get("activation_scheme") or ""))  # fmt: skip
+    exponents = powers or block == (1, 32)  # MXFP8 by another name: SGLang's MiniMax M3
+    cut = "group" if block == (1, 32) else "block" if any(block) else "tensor"
+    asked = Asked(element, cut, block, "" if exponents else "float", str(said.get("activation_scheme") or ""))
     experts = Asked("float4_e2m1fn", "group", (1, 32), "float8_e8m0fnu", asked.inputs)
     four = ((("re:.*\\.experts\\..*",), experts),) if said.get("expert_dtype") == "fp4" else ()
     return Found((*four, (("Linear",), asked)), _ignored(said), kv=_bool(said, ("kv_cache_scheme",)))

@@ -45,6 +45,8 @@ EXPECTED = 20.0
 SEVERAL, FEW = 8, 4.0
 #: exponents of scales lie near that of 1, all but one in a hundred of a tensor's within so many, and are not few
 EXPONENTS, NEAR, SCALES = range(80, 160), 8, 32
+#: the zero point of symmetric data in uint8, where an exponent would stand for 2
+MIDDLE = 128
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def _exponents(codes: Histogram) -> Verdict | None:
     share = np.cumsum(codes) / codes.sum()
     near = int((share < 0.995).sum() - (share < 0.005).sum())
     largest = top_code(FORMATS["float8_e4m3fn"])
+    if codes.argmax() == MIDDLE:
+        return Verdict(("float8_e8m0fnu", "uint8"), (f"{said}, most {MIDDLE}: exponents, or zero points of uint8",))
     if near > NEAR or largest - 1 <= high <= largest:
         return Verdict(("float8_e8m0fnu", "float8_e4m3fn"), (f"{said}: exponents, or positive scales of E4M3",))
     return Verdict(("float8_e8m0fnu",), (f"{said}, nearly all within {NEAR}: 2^{low - 127} to 2^{high - 127}",))

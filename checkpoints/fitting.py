@@ -55,6 +55,12 @@ def part_suffixes() -> tuple[str, ...]:
     return tuple(sorted(each, key=len, reverse=True))
 
 
+@cache
+def weight_suffixes() -> tuple[str, ...]:
+    """Every suffix of a tensor of codes."""
+    return tuple(dict.fromkeys(suffix for scheme in SCHEMES.values() for suffix in scheme.weights))
+
+
 def best_fit(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> Fit | None:
     """The scheme with the least against it, of those whose codes such a tensor can be. None for a plain tensor."""
     best: Fit | None = None

@@ -43,6 +43,7 @@ class _Seen:
     """What was seen of a kind of line."""
 
     count: int = 0
+    last: int = 0  #: number of the last line, which both engines may have
     places: list[Place] = field(default_factory=list)
     lines: dict[str, Line] = field(default_factory=dict)  #: by engine
 
@@ -60,8 +61,8 @@ def log_findings(path: Path) -> Iterator[Finding]:
                 each = seen.setdefault(f"{line.kind}\n{line.pattern}", _Seen())
                 if line.engine not in each.lines:
                     each.lines[line.engine] = line
-                if not each.places or each.places[-1].index != (number,):
-                    each.count += 1
+                if each.last != number:
+                    each.last, each.count = number, each.count + 1
                     if len(each.places) < PLACES:
                         each.places.append(Place((number,), text[found.start() :][:SHOWN].strip()))
     yield from map(_finding, seen.values())
@@ -75,7 +76,7 @@ def _finding(seen: _Seen) -> Finding:
     if once:
         said += "; an engine says it once, so that other layers may be meant too"
     by = ", ".join(f"{engine} ({line.source})" for engine, line in seen.lines.items())
-    return Finding(f"log: {first.kind}", f"{said} [{by}]", "", seen.count, tuple(seen.places))
+    return Finding(f"log: {first.kind}", f"{said} [{by}]", places=tuple(seen.places))
 
 
 def _is_no_text(start: bytes) -> bool:

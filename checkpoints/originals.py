@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from narrowgauge.checkpoints.matrices import matrices
 from narrowgauge.checkpoints.model import Checkpoint, Stored
-from narrowgauge.checkpoints.passports import Passport
+from narrowgauge.checkpoints.passports import Passport, passport_of
 from narrowgauge.checkpoints.source import Source
+from narrowgauge.checkpoints.values import band, readable
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.reference.fast_codec import decode_values
@@ -43,6 +44,7 @@ class Part:
     first: int
     count: int
     turned: bool = False  #: stored as [.., K, N]
+    quantized: Passport | None = None  #: the original is quantized too: what its bytes stand for
     heads: int = 0  #: so many heads whose two halves are interleaved here, and stand one after the other there
 
 
@@ -81,6 +83,8 @@ def _rows(part: Part, source: Source, lead: int, which: int, first: int, count: 
 
 
 def _read(part: Part, source: Source, lead: int, which: int, first: int, count: int) -> npt.NDArray[np.float64]:
+    if part.quantized is not None:
+        return band(part.quantized, which, first, count)
     storage = FORMATS[part.tensor.format].storage
     found = matrices(part.tensor, source, lead)
     if part.turned:
@@ -99,6 +103,8 @@ def originals(passport: Passport, passports: Sequence[Passport], original: Check
         tensors = [original.tensors[each] for each in (f"{name}.weight", name) if each in original.tensors]
         for tensor in tensors:
             yield from _same(passport, tensor, lead)
+        if not tensors or not any(map(_plain, tensors)):
+            yield from _quantized(passport, name, original)
         above, _, leaf = name.rpartition(".")
         yield from _apart(passport, original, above, FUSED.get(leaf, ()), lead)
         for fused, shards in FUSED.items():
@@ -177,6 +183,13 @@ def _same(passport: Passport, tensor: Stored, lead: int) -> Iterator[Original]:
         yield Original((Part(tensor, 0, rows),), lead)
     if lead and tensor.shape == (*passport.shape[:-2], columns, rows):  # plain experts may be stored as [E, K, N]
         yield Original((Part(tensor, 0, rows, turned=True),), lead)
+
+
+def _quantized(passport: Passport, name: str, original: Checkpoint) -> Iterator[Original]:
+    """The original is quantized too, as DeepSeek's of fp8 is of an export in fp4."""
+    mine = passport_of(name, original)
+    if mine is not None and mine.shape == passport.shape and not readable(mine):
+        yield Original((Part(mine.weight, 0, mine.shape[-2], quantized=mine),), len(mine.shape) - 2)
 
 
 def _apart(

@@ -14,7 +14,7 @@ from narrowgauge.checkpoints.configured import configuration
 from narrowgauge.checkpoints.cutting import Cutting
 from narrowgauge.checkpoints.families import Asked
 from narrowgauge.checkpoints.findings import Finding
-from narrowgauge.checkpoints.fitting import best_fit, part_suffixes
+from narrowgauge.checkpoints.fitting import Fit, best_fit, part_suffixes, weight_suffixes
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.schemes import Scheme
 
@@ -123,12 +123,25 @@ def passports(checkpoint: Checkpoint) -> tuple[list[Passport], list[Finding]]:
         best = best_fit(tensor, checkpoint, said)
         if best is None:
             continue
-        known: Literal["configuration", "names alone"] = "configuration" if best.asked else "names alone"
-        found.append(
-            Passport(best.module, best.scheme, best.tensors, best.shape, best.cutting, logical, known, best.asked)
-        )
+        found.append(_issued(best, logical))
         wrong += [Finding(kind, what, where) for _, kind, what, where in best.problems if kind]
     return found, wrong
+
+
+def _issued(best: Fit, logical: str) -> Passport:
+    known: Literal["configuration", "names alone"] = "configuration" if best.asked else "names alone"
+    return Passport(best.module, best.scheme, best.tensors, best.shape, best.cutting, logical, known, best.asked)
+
+
+def passport_of(module: str, checkpoint: Checkpoint) -> Passport | None:
+    """The passport of one module; None where it is not quantized, or not there."""
+    said = configuration(checkpoint)
+    for end in weight_suffixes():
+        tensor = checkpoint.tensors.get(module + end)
+        best = best_fit(tensor, checkpoint, said) if tensor is not None else None
+        if best is not None:
+            return _issued(best, _logical(checkpoint))
+    return None
 
 
 def _logical(checkpoint: Checkpoint) -> str:

@@ -153,4 +153,4 @@ def target_findings(passports: Iterable[Passport], method: str, engine: str, tar
         by = f"{engine} on {target}" if engine else target
         where = f" ({found.source})" if found.source else ""
         said = f"{FAMILIES.get(family, family)}, {len(names)} modules, {names[0]} the first; {by}: {found.said}{where}"
-        yield Finding(KINDS[found.becomes], said, names[0], len(names))
+        yield Finding(KINDS[found.becomes], said, names[0])

@@ -15,6 +15,7 @@ from narrowgauge.checkpoints.blocks import BLOCKS
 from narrowgauge.checkpoints.fitting import zeros_shape
 from narrowgauge.checkpoints.matrices import Matrices, matrices
 from narrowgauge.checkpoints.model import Stored
+from narrowgauge.checkpoints.numbers import has_numbers, numbers, part_numbers
 from narrowgauge.checkpoints.passports import Passport
 from narrowgauge.checkpoints.reading import whole
 from narrowgauge.checkpoints.source import Source
@@ -112,15 +113,37 @@ def _steps(n: int, columns: int, size: int, each: int) -> Iterator[tuple[int, in
 
 
 def _of_blocks(passport: Passport, size: int) -> Iterator[Rows]:
-    scheme, tensor = passport.scheme, passport.weight
     *lead, n, columns = passport.shape
-    with Source(tensor.path) as source:
-        found = Matrices(tensor, source, prod(lead), n)
+    with Source(passport.weight.path) as source:
         for which in range(prod(lead)):
             for first, count in _steps(n, columns, size, 1):
-                bytes_ = found.band(which, first, count).reshape(-1, scheme.block_bytes)
-                with np.errstate(invalid="ignore", over="ignore"):
-                    yield Rows(which, first, BLOCKS[scheme.name](bytes_).reshape(count, columns))
+                yield Rows(which, first, _from_blocks(passport, source, which, first, count))
+
+
+def _from_blocks(passport: Passport, source: Source, which: int, first: int, count: int) -> Values:
+    *lead, n, columns = passport.shape
+    found = Matrices(passport.weight, source, prod(lead), n)
+    bytes_ = found.band(which, first, count).reshape(-1, passport.scheme.block_bytes)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return BLOCKS[passport.scheme.name](bytes_).reshape(count, columns)
+
+
+def band(passport: Passport, which: int, first: int, count: int) -> Values:
+    """float64 [count, K]: some rows of one matrix of a weight. Raises as ``rows`` does."""
+    _refuse(passport)
+    with ExitStack() as stack:
+        if passport.scheme.block_size:
+            source = stack.enter_context(Source(passport.weight.path))
+            return _from_blocks(passport, source, which, first, count)
+        codes = _Codes(passport, stack)
+        start = first // codes.each * codes.each
+        raw = _raw(passport, codes, _Beside(passport, stack), which, start, first + count - start)
+        return combined(raw)[first - start :]
+
+
+def _refuse(passport: Passport) -> None:
+    if reason := readable(passport):
+        raise BadInput(f"{passport.weight.path}: the values of {passport.weight.name!r} are not read: {reason}")
 
 
 def raws(passport: Passport, size: int = PIECE, some: int = 0) -> Iterator[Raw]:
@@ -128,8 +151,7 @@ def raws(passport: Passport, size: int = PIECE, some: int = 0) -> Iterator[Raw]:
 
     ``some``: so many pieces at most, evenly spaced.
     """
-    if reason := readable(passport):
-        raise BadInput(f"{passport.weight.path}: the values of {passport.weight.name!r} are not read: {reason}")
+    _refuse(passport)
     *lead, n, columns = passport.shape
     with ExitStack() as stack:
         beside = _Beside(passport, stack)
@@ -138,14 +160,22 @@ def raws(passport: Passport, size: int = PIECE, some: int = 0) -> Iterator[Raw]:
         if some and len(every) > some:
             every = [every[number * len(every) // some] for number in range(some)]
         for which, first, count in every:
-            found = codes.rows(which, first, count)
-            element = FORMATS[passport.element]
-            decoded = decode_values(Coded(element.name, found.astype(element.storage, copy=False)))
-            scale = beside.spread("scale", which, first, count)
-            yield Raw(
-                which, first, found, decoded, scale / passport.scheme.divisor,
-                beside.zeros(which, first, count), beside.second(which), beside.divides, beside.order,
-            )  # fmt: skip
+            yield _raw(passport, codes, beside, which, first, count)
+
+
+def _raw(passport: Passport, codes: _Codes, beside: _Beside, which: int, first: int, count: int) -> Raw:
+    found, element = codes.rows(which, first, count), FORMATS[passport.element]
+    return Raw(
+        which,
+        first,
+        found,
+        decode_values(Coded(element.name, found.astype(element.storage, copy=False))),
+        beside.spread("scale", which, first, count) / passport.scheme.divisor,
+        beside.zeros(which, first, count),
+        beside.second(which),
+        beside.divides,
+        beside.order,
+    )
 
 
 @dataclass
@@ -258,29 +288,4 @@ class _Beside:
         return coded.reshape(across, down).T if scheme.transposed else coded.reshape(down, across)
 
 
-def has_numbers(tensor: Stored) -> bool:
-    """Whether ``numbers`` reads such a tensor without being told its format."""
-    return tensor.format in FORMATS and FORMATS[tensor.format].bits % 8 == 0
-
-
-def numbers(tensor: Stored, form: str = "") -> Values:
-    """The numbers of a small tensor, flat; in a format that its file's word does not say."""
-    return part_numbers(tensor, form, 1, 0, prod(tensor.shape))
-
-
-def part_numbers(tensor: Stored, form: str, lead: int, which: int, count: int) -> Values:
-    """``count`` numbers of a tensor: those of matrix ``which`` of ``lead``, or all where it has not one for each."""
-    known = form if tensor.dtype in ("U8", "I8") and form else tensor.format
-    if known not in FORMATS or FORMATS[known].bits % 8:
-        raise BadInput(f"{tensor.path}: tensor {tensor.name!r} is {tensor.dtype}; expected numbers")
-    fmt = FORMATS[known]
-    each = prod(tensor.shape) == count * lead
-    with Source(tensor.path) as source:
-        start = tensor.start + (which * count * fmt.storage.itemsize if each else 0)
-        size = count * fmt.storage.itemsize
-        if size > tensor.size:
-            raise BadInput(
-                f"{tensor.path}: tensor {tensor.name!r} has {list(tensor.shape)}; expected {count:,} numbers"
-            )
-        data = source.read(start, size, f"tensor {tensor.name!r}")
-    return decode_values(Coded(fmt.name, np.frombuffer(data, fmt.storage)))
+__all__ = ["PIECE", "Raw", "Rows", "Values", "band", "combined", "has_numbers", "numbers", "raws", "readable", "rows"]

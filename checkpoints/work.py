@@ -7,7 +7,10 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
+
+from narrowgauge.contracts.errors import Infrastructure
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -19,7 +22,7 @@ def each(function: Callable[..., B], tasks: Sequence[A], workers: int, *shared: 
     """Every task with ``function(task, *shared)``, in order. All of it can be pickled; what is shared is sent once.
 
     Processes are started afresh: one that is copied from a process with threads (a progress bar has one) can stand
-    still for ever. What a task raises is raised here, at its place.
+    still for ever. What a task raises is raised here, at its place; ``Infrastructure`` where a process ends.
     """
     if workers < 2 or len(tasks) < 2:
         for task in tasks:
@@ -37,6 +40,10 @@ def each(function: Callable[..., B], tasks: Sequence[A], workers: int, *shared: 
         while waiting:
             first, future = waiting.popleft()
             yield first, future.result()
+    except BrokenProcessPool:
+        raise Infrastructure(
+            f"one of {workers} processes ended, perhaps for want of memory; --workers 1 needs the least"
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 

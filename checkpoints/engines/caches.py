@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from narrowgauge.checkpoints.configured import Configuration, configuration
-from narrowgauge.checkpoints.engines import of_sglang, of_vllm
+from narrowgauge.checkpoints.engines import VERSIONS, of_sglang, of_vllm
 from narrowgauge.checkpoints.engines.loaders import Fate, Loader, Way, fate
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kv_scales import kv_tensors
@@ -100,7 +100,8 @@ def cache_findings(checkpoint: Checkpoint, engine: str, target: str, kv_cache_dt
     said, known = configuration(checkpoint), loader_of(checkpoint, engine)
     loader, architecture = known or _USUAL[engine], architecture_of(checkpoint) or "no architecture named"
     if known is None:
-        yield Finding("architecture not known", f"{engine}: {architecture}; names are judged by the usual loader")
+        text = f"{VERSIONS[engine]}: {architecture}; names are judged by the usual loader"
+        yield Finding("architecture not known", text)
     for outcome, (kind, how) in _OUTCOMES.items():
         names = [name for name, each in found.items() if each.outcome == outcome]
         if not names:
@@ -110,8 +111,8 @@ def cache_findings(checkpoint: Checkpoint, engine: str, target: str, kv_cache_dt
             kind = "cache scales not looked at" if outcome != "ends" else kind
             how = f"its attention has no scale for {said.method or 'a checkpoint without quantization_config'}; {how}"
         by = f" ({loader.source})" if loader.source else ""
-        text = f"{engine}, {architecture}: {len(names)} of {len(found)} scales of the cache, {names[0]} the first; "
-        yield Finding(kind, f"{text}it looks for {looked}; {how}{by}", names[0], len(names))
+        text = f"{VERSIONS[engine]}, {architecture}: {len(names)} of {len(found)} scales of the cache, {names[0]} "
+        yield Finding(kind, f"{text}the first; it looks for {looked}; {how}{by}", names[0], len(names))
     flag = kv_cache_dtype or ("fp8_e4m3" if said.kv else "")
     scaled = flag and flag_named(engine, flag).scale not in ("none", "token and head")
     if scaled and not any(each.outcome == "ends" for each in found.values()):
@@ -143,7 +144,6 @@ def _used(
             "cache scales used otherwise",
             f"{engine}, --kv-cache-dtype {flag}: {len(others)} layers, {layer} the first: {text}",
             layer,
-            len(others),
         )
 
 

@@ -74,13 +74,13 @@ def requantized_findings(
     if ratios:
         largest, name = max(ratios)
         text = f"{engine}: {len(ratios)} fused layers, {name} with the largest ratio of scales, {largest:.4g}"
-        yield Finding("requantized to the largest", f"{text}{looked} ({row.source})", name, len(ratios))
+        yield Finding("requantized to the largest", f"{text}{looked} ({row.source})", name)
     if beyond:
         largest, name = max(beyond)
         text = (
             f"{engine}: from a scale of {INFINITE_FROM:g} on 448 of them is infinite in float16; {name} has {largest:g}"
         )
-        yield Finding("requantizing overflows", f"{text}{looked} ({row.source})", name, len(beyond))
+        yield Finding("requantizing overflows", f"{text}{looked} ({row.source})", name)
 
 
 def _fused(by_name: dict[str, Passport]) -> Iterator[list[Passport]]:
@@ -102,7 +102,7 @@ def _scale(passport: Passport) -> float | None:
 
 #: SGLang's loader of Llama and those that inherit it renames the first end to the second before anything else
 RENAMED_AWAY = (".weight_scale_inv", ".weight_scale")
-_LLAMA = "sglang/srt/models/llama.py"
+LLAMA = "sglang/srt/models/llama.py"
 #: what the method fp8 calls its scales: in blocks by the first name, by the second otherwise
 SCALE_NAMES = {"vllm": f"{_V8}fp8.py:318-339", "sglang": f"{_S8}fp8.py:680-696"}
 
@@ -118,16 +118,16 @@ def renamed_findings(
         return
     blocks = bool(said.said.get("weight_block_size"))
     wanted, other = RENAMED_AWAY if blocks else RENAMED_AWAY[::-1]
-    names = [p.scale.name for p in passports if p.scale is not None and p.scheme.name == "fp8"]
-    shortens = engine == "sglang" and loader is not None and loader.source.startswith(_LLAMA)
+    names = [p.scale.name for p in passports if p.scale is not None and p.scheme.name.startswith("fp8")]
+    shortens = engine == "sglang" and loader is not None and loader.source.startswith(LLAMA)
     if not shortens:
         kind, where, how = "scales of another name", SCALE_NAMES[engine], f"end as {other}"
         lost = [name for name in names if name.endswith(other)]
     else:
-        kind, where = "scales renamed away", f"{_LLAMA}:721-724; {SCALE_NAMES[engine]}"
+        kind, where = "scales renamed away", f"{LLAMA}:721-724; {SCALE_NAMES[engine]}"
         how = f"are looked for as {other} by the loader"
         lost = [name for name in names if name.endswith(RENAMED_AWAY)] if blocks else []
     if lost:
         size = "weight_block_size" if blocks else "no weight_block_size"
         text = f"{engine}: {len(lost)} tensors, {lost[0]} the first, {how}; with {size} the method has {wanted}"
-        yield Finding(kind, f"{text} ({where})", lost[0], len(lost))
+        yield Finding(kind, f"{text} ({where})", lost[0])

@@ -96,6 +96,11 @@ ENGINES: dict[str, Kind] = {
         "note", "Narrow weights are read as 16-bit numbers, for want of units or of a kernel.", "Expect 16-bit speed."
     ),
     "log: not the fast path": Kind("note", "A slower way than the usual one is taken.", "Nothing for accuracy."),
+    "log: formats do not go together": Kind(
+        "wrong",
+        "A product of two formats has no kernel, as of OCP weights and FNUZ activations that a loader left so.",
+        "Take a later engine, or convert the checkpoint.",
+    ),
     "log: not quantized": Kind(
         "doubt", "A layer that was to be quantized runs unquantized, or as another format.", "Look which one."
     ),

@@ -52,9 +52,7 @@ has --json.
 """
 #: -1e-3, -0x1.8p3, -nan and -inf, of which argparse by itself knows only the plain decimals
 NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
-#: what shells say of a program that Ctrl-C ended: 128 + SIGINT
-INTERRUPTED = 130
-#: and of one whose reader went away (128 + SIGPIPE): neither that all is well nor that something is wrong
+#: what shells say of a program whose reader went away (128 + SIGPIPE): neither that all is well nor that something is wrong
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
@@ -77,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(arguments)
     except KeyboardInterrupt:
         print("narrowgauge: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return Exit.INTERRUPTED
 
 
 def _run(arguments: Sequence[str] | None) -> int:

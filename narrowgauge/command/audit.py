@@ -111,16 +111,19 @@ def asked_of(arguments: argparse.Namespace) -> Asked:
 
 
 def _work(asked: Asked) -> Report:
-    """The report; on a terminal, findings as they come above a bar of progress."""
+    """The report; on a terminal, the first finding of each kind as it comes, above a bar of progress."""
     console = Console(stderr=True)
     report: Report | None = None
+    told: set[tuple[str, str]] = set()
     with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
         tasks: dict[str, TaskID] = {}
         for event in audit(asked):
             if isinstance(event, Report):
                 report = event
-            elif isinstance(event, Found) and console.is_terminal and event.level != "note":
-                bar.console.print(said_now(event), soft_wrap=True)
+            elif isinstance(event, Found):
+                if console.is_terminal and event.level != "note" and (event.about, event.finding.kind) not in told:
+                    bar.console.print(said_now(event), soft_wrap=True)
+                told.add((event.about, event.finding.kind))
             elif isinstance(event, Progress):
                 _advance(bar, tasks, event)
     assert report is not None, "an audit ends with its report"

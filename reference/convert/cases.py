@@ -20,7 +20,7 @@ from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.behaviour import converting_of
 from narrowgauge.reference.convert.memory import fits, packed
 from narrowgauge.reference.convert.work import WIDTHS, shape_of
-from narrowgauge.reference.fast_codec import cast
+from narrowgauge.reference.fast_codec import cast, decode_values
 
 F64 = npt.NDArray[np.float64]
 _EXACT = CastPolicy(overflow="special", infinity="special")
@@ -54,6 +54,7 @@ class Shape:
     hard: bool = False  #: scales at the ends of their format, and beyond what narrower ones hold
     loaded_once: bool = False  #: the last shards' scales were never loaded: float32's least number
     empty_shard: bool = False
+    finite: bool = False  #: no code is NaN, so that no amax is: a NaN in each block would hide all else
 
 
 def call(shape: Shape) -> Callable[[Claim], Coded]:
@@ -70,6 +71,8 @@ def suits(shape: Shape) -> Callable[[Claim], bool]:
             return False
         if shape.loaded_once and not any(name == "taken_where_one_scale_came" for name, *_ in conversion.steps):
             return False
+        if shape.finite and not any(name == "quantized" for name, *_ in conversion.steps):
+            return False
         try:
             return fits(conversion, claim.format, _input(conversion, claim.source, shape))
         except BadInput:
@@ -85,6 +88,8 @@ def _has_widths(conversion: Conversion) -> bool:
 def _input(conversion: Conversion, source: str, shape: Shape) -> Coded:
     fmt = format_named(source)
     codes = _spread(shape, fmt.bits).astype(fmt.storage)
+    if shape.finite:
+        codes[np.isnan(decode_values(Coded(source, codes)))] = 1
     widths = _widths(shape) if _has_widths(conversion) else np.zeros(1, np.int64)
     given = {}
     for held in conversion.takes[1:]:

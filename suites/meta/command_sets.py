@@ -20,6 +20,7 @@ SUBCOMMANDS = (
     "diff",
     "sqnr",
     "kv",
+    "audit",
     "lint",
     "explain",
     "golden",

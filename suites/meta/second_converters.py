@@ -71,6 +71,11 @@ def from_words(given: Patterns, source: str, shape: tuple[int, int]) -> Patterns
     return {"codes": made["codes"] & 15}
 
 
+def renamed(one: str, other: str, given: Patterns, source: str, shape: tuple[int, int]) -> Patterns:
+    """weight_scale_inv multiplies, as weight_scale does."""
+    return {"codes": given["codes"], other: given[one]}
+
+
 def tiled(layout: str, given: Patterns, source: str, shape: tuple[int, int]) -> Patterns:
     return {"codes": swizzle(layout, {"scale": given["codes"]})["scale"]}
 
@@ -107,6 +112,8 @@ def scales(name: str, given: Patterns, source: str, shape: tuple[int, int]) -> P
     return {"codes": CONVERSIONS[name]({"scale": given["codes"]})["scale"]}
 
 
+_WAYS = ("scale_to_e8m0", "e8m0_to_scale")
+_NAMES = ("weight_scale_inv", "weight_scale")
 _GRANULARITIES = ("tensor", "channel", "block")
 _TILES = ("scales_128x4", "scales_8x4", "cdna4_mx_scales")
 _ALL: Mapping[str, Converter] = {
@@ -139,6 +146,7 @@ _ALL: Mapping[str, Converter] = {
         name: partial(four_in_words, name)
         for name in ("awq_to_gptq", "awq_to_gptq_v2", "gptq_v1_to_v2", "gptq_v2_to_v1", "vllm.awq_to_standard")
     },
+    **{f"{one}_to_{other}": partial(renamed, one, other) for one, other in (_NAMES, _NAMES[::-1])},
     "compressed_tensors.int4_packed": signed_four,
     "compressed_tensors.int4_unpacked": from_words,
     **{f"plain_to_{tile}": partial(tiled, tile) for tile in _TILES},
@@ -147,7 +155,7 @@ _ALL: Mapping[str, Converter] = {
     "transformers.gpt_oss_to_bfloat16": partial(expert, "transformers.gpt_oss"),
     "gpt_oss_parted": parted,
     "quark_mx_to_mxfp4": quark,
-    **{name: partial(scales, name) for name in ("compressed_tensors.scale_to_e8m0", "compressed_tensors.e8m0_to_scale")},
+    **{f"compressed_tensors.{way}": partial(scales, f"compressed_tensors.{way}") for way in _WAYS},
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,16 @@ import numpy as np
 import pytest
 
 from narrowgauge.checkpoints import audit as stages
+from narrowgauge.checkpoints import blocked
 from narrowgauge.checkpoints.asked import Asked, destinations
 from narrowgauge.checkpoints.audit import audit
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.opening import open_checkpoint
-from narrowgauge.checkpoints.report import Found, Progress, Report, pattern_of
+from narrowgauge.checkpoints.report import Found, Progress, Report, grouped, pattern_of
 from narrowgauge.checkpoints.work import each
-from narrowgauge.contracts.errors import BadInput
+from narrowgauge.command.audit_words import where
+from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
 from narrowgauge.suites.meta.small_bytes import Raw, bf16, f32, write_safetensors
 from narrowgauge.suites.meta.small_checkpoints import write
@@ -172,12 +175,16 @@ def test_tensors_are_counted_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [p.index for p in cut.censuses["a.weight"].places("NaN")] == [(17, 40)]
 
 
-def test_numbers_in_blocks_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_in_blocks_are_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """GGUF's bytes are codes of no format: a half of 65504 over 32 int8 makes weights that float16 cannot hold."""
     folder = write("gguf", tmp_path / "m").folder
     stored = open_checkpoint(folder).tensors["blk.1.attn_q.weight"]
     assert stored.dtype == "Q8_0"
     columns = stored.shape[1]
+    monkeypatch.setattr(blocked, "PIECE", columns)  # a row
+    monkeypatch.setattr(blocked, "RUN", 24)
     with stored.path.open("r+b") as file:
         file.seek(stored.start + (3 * columns // 32 + 1) * 34)  # the second block of row 3
         file.write(b"\xff\x7b")
@@ -194,9 +201,56 @@ def test_several_processes_find_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stages, "MUCH", 0)
-    folder = str(write("ct_NVFP4", tmp_path / "m").folder)
-    one, two = (as_json(["audit", folder, "--workers", n], capsys) for n in ("1", "2"))
+    folder, original = str(write("ct_FP8", tmp_path / "m").folder), str(write("bf16", tmp_path / "o").folder)
+    question = ["audit", folder, "--only", "layers.0.mlp", "--against", original]
+    one, two = (as_json([*question, "--workers", n], capsys) for n in ("1", "2"))
     assert one == two
+    assert len(one["against"]) == 3
+
+
+def test_a_process_that_ends_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Infrastructure, match="one of 2 processes ended"):
+        list(each(os._exit, [1, 1, 1], 2))
+
+
+def test_an_interrupt_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(report: Report) -> Iterator[stages.Event]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "NUMBERS", (interrupted,))
+    assert ends(["audit", str(write("bf16", tmp_path / "m").folder)]) == 2
+    assert capsys.readouterr() == ("", "narrowgauge: interrupted\n")
+
+
+# --- findings together -----------------------------------------------------------------------------------------------
+
+
+def test_findings_of_one_kind_are_one_entry(tmp_path: Path) -> None:
+    """The worst first; what is wrong before doubts and notes, then by question; an optimizer's apart."""
+    report = list(audit(Asked(write("bf16", tmp_path / "m").folder, destinations(["float16"]))))[-1]
+    assert isinstance(report, Report)
+    layers = [Finding("scale zero", "", f"model.layers.{n}.x.scale", n) for n in (2, 7, 3)]
+    report.found = [
+        Found("as it is", Finding("scale in bfloat16", "", "a")),
+        Found("to float16", layers[0]),
+        *(Found("as it is", one) for one in layers),
+        Found("as it is", layers[1], "optimizer"),
+        *(Found("as it is", Finding("codes saturate", "", name, 1)) for name in ("a.x", "b.x")),
+    ]
+    groups = grouped(report)
+    assert [(g.kind, g.about, g.first.role, where(g), g.count) for g in groups] == [
+        ("scale zero", "as it is", "model", "3 × model.layers.*.x.scale", 12),
+        ("scale zero", "to float16", "model", "model.layers.2.x.scale", 2),
+        ("scale zero", "as it is", "optimizer", "model.layers.7.x.scale", 7),
+        ("codes saturate", "as it is", "model", "2 tensors", 2),
+        ("scale in bfloat16", "as it is", "model", "a", 0),
+    ]
+    assert [f.finding.count for f in groups[0].members] == [7, 3, 2]
+    as_it_is, moved = (answer.said for answer in report.answers)
+    assert as_it_is == "scale zero (3; 12 elements); in doubt: codes saturate (2)"
+    assert moved == "scale zero (1; 2 elements)"
 
 
 # --- names of strangers ----------------------------------------------------------------------------------------------
@@ -209,6 +263,18 @@ def test_a_terminal_is_not_told_what_a_name_says(tmp_path: Path, capsys: pytest.
     text = said(["audit", folder, "--to", "vllm.fp8_per_tensor_dynamic"], capsys, code=1)
     assert "\x1b" not in text
     assert r"model.layers.0.\x1b[2J[red]<b>x</b>.weight" in text
+
+
+def test_a_terminal_sees_the_first_of_each_kind_as_it_comes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    large = bf16(np.full((4, 4), 2.0**20))
+    folder = with_tensors(tmp_path / "m", {HOSTILE: large, "model.layers.1.x.weight": large})
+    assert ends(["audit", folder, "--to", "float16"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("to float16: infinite in float16 model.layers.") == 1
+    assert "\x1b[2J" not in err
 
 
 @pytest.mark.parametrize(
@@ -260,6 +326,17 @@ def test_an_original_is_another_checkpoint(tmp_path: Path, capsys: pytest.Captur
     assert "is the checkpoint itself" in refused(["audit", folder, "--against", f"{folder}/../m"], capsys)
 
 
+def test_a_check_that_did_not_run_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Against another model, and where nothing is quantized; one weight that is there is enough."""
+    quantized, plain = (str(write(kind, tmp_path / kind).folder) for kind in ("ct_FP8", "bf16"))
+    other = with_tensors(tmp_path / "other", {"a.weight": bf16(np.ones((2, 2)))})
+    for folder, original, count in ((quantized, other, 14), (plain, other, 0)):
+        data = as_json(["audit", folder, "--against", original], capsys, code=1)
+        assert kinds(data, decides=True) == {"nothing compared"}
+        assert f"of {count} quantized weights none has its original" in data["findings"][-1]["said"]
+    assert as_json(["audit", quantized, "--against", plain, "--only", "layers.0.mlp.up"], capsys)["survives"]
+
+
 def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert str(tmp_path) in refused(["audit", str(tmp_path)], capsys)
     assert "nowhere" in refused(["audit", str(tmp_path / "nowhere")], capsys)
@@ -267,17 +344,6 @@ def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     text.write_text('{"architectures": []}')
     assert f"{text}, byte 0: neither name nor beginning" in refused(["audit", str(text)], capsys)
     assert ends(["audit"]) == 4
-
-
-def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Ctrl-C is one line and the shells' code for it, whatever is at work."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("narrowgauge.command.audit.audit", interrupt)
-    assert ends(["audit", str(tmp_path)]) == 130
-    assert capsys.readouterr().err == "narrowgauge: interrupted\n"
 
 
 def test_processes_leave_ctrl_c_to_their_parent() -> None:

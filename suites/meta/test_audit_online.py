@@ -106,15 +106,20 @@ def stored(folder: Path, weight: Array, name: str = "layers.0.up_proj.weight") -
 
 
 def test_experts_are_quantized_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has a scale of its own: 1 and 2^-20 stay what they are, where one scale over both would flush the other."""
+    """Each has a scale of its own: 1 and 2^-20 stay what they are, where one scale over both would flush the other.
+
+    One element of the second lies halfway between two codes.
+    """
     weight = np.stack([np.full((6, 8), 1.0), np.full((6, 8), 2.0**-20)])
     weight[:, 0, 0] *= 1.75  # of 448, so that scales are powers of two
+    weight[1, 3, 3] *= 1.0625
     tensor = stored(tmp_path, weight)
     to = destinations(["vllm.fp8_per_tensor_dynamic"])[0]
     monkeypatch.setattr(online, "BAND", 16)
     one = of_weight(tensor, to)
     assert one.measured is not None
-    assert {kind: n for kind, n in one.measured.counts.items() if n} == {"exact": 96}
+    assert {kind: n for kind, n in one.measured.counts.items() if n} == {"exact": 95, "rounded": 1}
+    assert one.measured.max_ulp == 0.5
     flat = of_weight(stored(tmp_path, weight.reshape(12, 8)), to)
     assert flat.measured is not None
     assert flat.measured.counts["flushed"] == 48

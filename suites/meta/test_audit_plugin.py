@@ -79,6 +79,10 @@ def test_for_mi300(tmp_path: Path) -> None:
     well = [judged(part).row for part in parts]
     assert port_verdict(Ledger([row.id for row in well], well, {}, {}, "")).state == "READY"
     assert {"fnuz", "checkpoint"} <= set(parts[0].markers)
+    rows = [judged(part).row for part in audited([write("ct_FP8", tmp_path / "ocp").folder], to_fnuz=True)]
+    notes = {row.case: " ".join(row.notes) for row in rows}
+    assert "on gfx942: converted for the target" in notes["headers"]
+    assert "to fnuz: OCP bytes for FNUZ" in notes["model.layers.*.mlp.up_proj"]
 
 
 def test_without_the_option_nothing_changes(tmp_path: Path) -> None:

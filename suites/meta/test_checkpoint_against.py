@@ -80,19 +80,22 @@ def test_the_mistake_that_restores_is_named(flaw: str, tmp_path: Path, root: Pat
 
 
 def test_one_row_alone_is_seen(tmp_path: Path, root: Path) -> None:
-    """A row whose scale is of another: too few weights for the whole matrix to say so."""
+    """A row whose scale is a quarter too large: the whole matrix loses 2 dB by it, the row 20."""
     folder = write("ct_FP8_DYNAMIC", tmp_path).folder
-    checkpoint = open_checkpoint(folder)
-    mine = passports(checkpoint)[0]
+    mine = passports(open_checkpoint(folder))[0]
     one = next(each for each in mine if "down" in each.module)
     assert one.scale is not None
+    every = np.fromfile(one.scale.path, "<u2", one.shape[0], offset=one.scale.start)
+    larger = (every.astype(np.uint32) << 16).view(np.float32)[5:6] * np.float32(1.25)
     with open(one.scale.path, "r+b") as file:
-        file.seek(one.scale.start + 2 * 5 + 1)
-        file.write(b"\x38")  # an exponent far below: what the row has is 0
-    finding = compare_one(one, mine, original_of("ct_FP8_DYNAMIC", root)).finding
-    assert finding is not None
-    assert finding.kind == "weights lost"
-    assert finding.places[0].index == (5,)
+        file.seek(one.scale.start + 2 * 5)
+        file.write((larger.view(np.uint32) >> 16).astype("<u2").tobytes())
+    found = compare_one(one, mine, original_of("ct_FP8_DYNAMIC", root))
+    assert found.sqnr > found.expected - 4
+    assert found.finding is not None
+    assert found.finding.kind == "weights lost"
+    assert found.finding.places[0].index == (5,)
+    assert "row 5 " in found.finding.said
 
 
 def test_columns_of_other_sizes_are_no_mistake(tmp_path: Path, root: Path) -> None:
@@ -111,6 +114,17 @@ def test_columns_of_other_sizes_are_no_mistake(tmp_path: Path, root: Path) -> No
     finding = compare_one(one, mine, other).finding
     assert finding is not None
     assert finding.kind == "weights rescaled"
+
+
+@pytest.mark.parametrize("kind", ["ct_FP8", "awq", "gptq_v2", "mo_W4A16_AWQ"])
+def test_an_original_that_is_quantized_is_read_too(kind: str, tmp_path: Path) -> None:
+    """As fp8 is the original of fp4: of the same file nothing is lost, of another what both lose."""
+    original = open_checkpoint(write(kind, tmp_path / "original").folder)
+    same = list(compare(passports(original)[0], original))
+    assert same
+    assert all(each.sqnr == np.inf for each in same)
+    other = list(compare(passports(open_checkpoint(write("mo_NVFP4", tmp_path / "nvfp4").folder))[0], original))
+    assert all(each.finding is None and 15 < each.sqnr < each.expected + 1 for each in other)
 
 
 @pytest.mark.parametrize("heads", [0, 4])

@@ -51,6 +51,7 @@ def test_shards_by_their_index(given: str, tmp_path: Path) -> None:
         ({}, "byte 0: an index needs a weight_map"),
         ({"weight_map": []}, "byte 0: an index needs a weight_map"),
         ({"weight_map": {"one": 3}}, "byte 16: tensor 'one' needs the name of a file"),
+        ({"weight_map": {"one": []}}, "byte 16: tensor 'one' needs the name of a file"),
         ({"weight_map": {"one": "../x.safetensors"}}, "byte 16: tensor 'one' needs the name of a file"),
         ({"weight_map": {"one": "a\0b"}}, "byte 16: tensor 'one' needs the name of a file"),
         ({"weight_map": {"one": A, "two": "m.safetensors"}}, "byte 66: the file 'm.safetensors' that"),
@@ -122,6 +123,7 @@ def test_what_is_passed_over(tmp_path: Path) -> None:
     )
     (tmp_path / "model.safetensors").unlink()
     assert list(open_checkpoint(tmp_path).tensors) == ["two"]
+    assert not any("consolidated" in name for name in open_checkpoint(tmp_path).unread)
 
 
 def test_folders_without_weights(tmp_path: Path) -> None:
@@ -238,14 +240,18 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     assert refusal(tmp_path / "c").startswith(f"cannot read {tmp_path / 'c' / 'config.json'}: ")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_files_that_may_not_be_read(tmp_path: Path) -> None:
+def test_files_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the system's refusal is played."""
     path = lay(tmp_path, {"m.safetensors": ONE}) / "m.safetensors"
-    path.chmod(0)
-    assert refusal(path) == f"cannot read {path}: Permission denied"
-    tmp_path.chmod(0)
-    assert refusal(tmp_path).startswith(f"cannot read {tmp_path}: Permission denied")
-    tmp_path.chmod(0o700)
+
+    def refuse(*given: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        assert refusal(path) == f"cannot read {path}: Permission denied"
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert refusal(tmp_path) == f"cannot read {tmp_path}: Permission denied"
 
 
 def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""7,500 damaged files of every kind: each is refused with file and byte, or holds only tensors that lie in it.
+"""5,000 damaged files of every kind: each is refused with file and byte, or holds only tensors that lie in it.
 
 No read leaves a file: a recording file object stands below everything that reads.
 """
@@ -35,7 +35,7 @@ from narrowgauge.suites.meta.checkpoint_mutations import (
 pytestmark = pytest.mark.meta
 
 #: how many damaged files of each kind
-COUNT = 1500
+COUNT = 1000
 
 
 class Recorded(io.FileIO):

@@ -398,6 +398,28 @@ def test_a_plain_layer_that_is_said_to_be_quantized(module: str, said: bool, tmp
     assert ("quantized in name only" in kinds) == said
 
 
+@pytest.mark.parametrize(
+    ("said", "method", "asked"),
+    [
+        ({"group_size": 64, "bits": 4}, "mlx_q4", None),
+        ({"w_bit": 4, "q_group_size": 128, "zero_point": True}, "awq", ("int4", "group", (1, 128))),
+        ({"bits": 8, "group_size": -1, "desc_act": False, "sym": True}, "gptq", ("int8", "row", (1, 0))),
+        ({"quant_method": "fp8", "weight_block_size": [1, 32]}, "fp8", ("float8_e4m3fn", "group", (1, 32))),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8", ("float8_e4m3fn", "block", (128, 128))),
+        ({"quant_method": "mxfp8"}, "mxfp8", ("float8_e4m3fn", "group", (1, 32))),
+        ({"quant_method": "blockwise_int8", "weight_block_size": [128, 128]}, "blockwise_int8",
+         ("int8", "block", (128, 128))),
+        ({"quant_method": "fbgemm_fp8"}, "fbgemm_fp8", ("float8_e4m3fn", "row", (0, 0))),
+        ({"quant_algo": "NVFP4", "group_size": 32}, "modelopt", ("float4_e2m1fn", "group", (1, 32))),
+    ],
+)  # fmt: skip
+def test_what_other_tools_write(said: dict[str, Any], method: str, asked: tuple[Any, ...] | None) -> None:
+    found = configuration(Checkpoint(Path(), "safetensors", {}, {"quantization_config": said}))
+    mine = found.of("model.layers.0.mlp.up_proj")
+    assert found.method == method
+    assert (mine and (mine.element, mine.cut, mine.block)) == asked
+
+
 HOSTILE: tuple[Any, ...] = (None, True, -1, 1 << 70, float("nan"), "re:(", [], {}, [None], {"a": 1}, [{}], "float16")
 
 

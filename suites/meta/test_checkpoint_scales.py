@@ -134,6 +134,29 @@ def test_small_groups_reach_the_top_by_construction(tmp_path: Path) -> None:
     assert found(checkpoint) == []
 
 
+@pytest.mark.parametrize(
+    ("dtype", "codes", "expected"),
+    [
+        ("F8_E4M3", [0x7E] * 200 + [0x38] * 56, [("codes saturate", N * 200)]),
+        ("F8_E4M3", [0xFE] * 200 + [0x38] * 56, [("codes saturate", N * 200)]),
+        ("F8_E4M3", [0x7D] * 200 + [0x7E] + [0x38] * 55, []),  # one step below the top
+        ("F8_E4M3", [0xF7] + [0x38] * 255, [("scale too large", 1)]),  # -240
+        ("I8", [127] * 100 + [129] * 100 + [1] * 56, [("codes saturate", N * 200)]),
+        ("I8", [126] * 100 + [128] * 1 + [1] * 155, []),
+        ("I8", [60] + [1] * 255, [("scale too large", 1)]),
+        ("I8", [196] + [1] * 255, [("scale too large", 1)]),  # -60
+        ("F8_E5M2", [0x7B] * 200 + [0x38] * 56, [("codes saturate", N * 200)]),
+    ],
+)
+def test_one_scale_over_all_bytes(
+    dtype: str, codes: list[int], expected: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    """Every byte is looked at, as an integer."""
+    every, scale = np.tile(np.array(codes, np.uint8), (N, 1)), np.array([1e-4 if dtype != "F8_E5M2" else 1e-6], "<f4")
+    checkpoint = checkpoint_of(tmp_path, x__weight=(dtype, every), x__weight_scale=("F32", scale))
+    assert [(finding.kind, finding.count) for finding in found(checkpoint)] == expected
+
+
 def fours() -> Array:
     """Codes of e2m1 that are 1 but for a 6 in each group of 16."""
     codes = np.full((N, K // 2), 0x22, np.uint8)

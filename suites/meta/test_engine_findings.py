@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from narrowgauge.checkpoints.engines import fused
+from narrowgauge.checkpoints.engines import VERSIONS, fused
 from narrowgauge.checkpoints.engines.caches import TAKES
 from narrowgauge.checkpoints.engines.findings import engine_findings
 from narrowgauge.checkpoints.findings import Finding
@@ -18,7 +18,7 @@ from narrowgauge.checkpoints.kinds import KINDS
 from narrowgauge.checkpoints.opening import open_checkpoint
 from narrowgauge.checkpoints.passports import passports
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.suites.meta.small_bytes import f32, write_safetensors
+from narrowgauge.suites.meta.small_bytes import Raw, f32, write_safetensors
 from narrowgauge.suites.meta.small_checkpoints import draft_of
 from narrowgauge.suites.meta.small_drafts import Draft
 
@@ -120,7 +120,7 @@ def test_scales_of_the_cache_on_their_way(number: int, tmp_path: Path) -> None:
     assert "architecture not known" not in found
     if expected:
         assert found[expected].count == count
-        assert found[expected].said.startswith(f"{engine}, ")
+        assert found[expected].said.startswith(f"{VERSIONS[engine]}, ")
         assert "_scale the first; it looks for model.layers." in found[expected].said
 
 
@@ -177,7 +177,7 @@ def test_scales_of_the_cache_in_use(
     assert (OTHERWISE in found) == bool(text)
     if text:
         assert text in found[OTHERWISE].said
-        assert found[OTHERWISE].count == 2, "both layers"
+        assert ": 2 layers, model.layers.0.self_attn" in found[OTHERWISE].said
 
 
 EACH = {"q_proj": 0.5, "k_proj": 0.25, "v_proj": 2.0, "gate_proj": 1.0, "up_proj": 1.0}
@@ -229,12 +229,9 @@ def test_where_448_of_a_scale_leave_float16() -> None:
 
 def test_of_many_layers_the_first_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "MOST", 1)
-    found = said(tmp_path, "mo_FP8", "vllm", "", "", scales(**EACH))
-    assert LARGEST not in found or "; 1 of 4 looked at" in found[LARGEST].said
-    assert (
-        "; 1 of 4 looked at"
-        in said(tmp_path, "mo_FP8", "vllm", "", "", scales(**EACH | {"up_proj": 2.0}))[LARGEST].said
-    )
+    found = said(tmp_path, "mo_FP8", "vllm", "", "", scales(**EACH | {"up_proj": 2.0}))[LARGEST].said
+    assert "vllm: 1 fused layers, " in found
+    assert "; 1 of 4 looked at" in found
 
 
 AWAY, ANOTHER = "scales renamed away", "scales of another name"
@@ -265,7 +262,18 @@ def test_scales_under_another_name(engine: str, edits: tuple[Edit, ...], kind: s
     found = said(tmp_path, "deepseek", engine, "", "", *edits)
     assert set(found) & {AWAY, ANOTHER} == ({kind} if kind else set())
     if kind:
-        assert found[kind].count == sum(name.endswith(INV) for name in draft_of("deepseek").tensors)
+        number = sum(name.endswith(INV) for name in draft_of("deepseek").tensors)
+        assert f"{engine}: {number} tensors, " in found[kind].said
+
+
+def hybrid(made: Draft) -> None:
+    """A module of MXFP4 beside: its scales have a name of their own."""
+    made.tensors["model.layers.0.extra.weight"] = Raw("U8", (4, 16), bytes(64))
+    made.tensors["model.layers.0.extra.weight_scale"] = Raw("U8", (4, 1), bytes(4))
+
+
+def test_scales_of_another_scheme_have_their_own_names(tmp_path: Path) -> None:
+    assert ANOTHER not in said(tmp_path, "deepseek", "vllm", "", "", hybrid)
 
 
 def weights_alone(made: Draft) -> None:
@@ -306,7 +314,7 @@ def test_targets(kind: str, engine: str, target: str, found: str, tmp_path: Path
     about = {name for name in every if name.endswith(("the target", "the kernel")) or name == "path not known"}
     assert about == ({found} if found else set())
     if found:
-        assert every[found].count == len(passports(open_checkpoint(tmp_path))[0])
+        assert f", {len(passports(open_checkpoint(tmp_path))[0])} modules, " in every[found].said
 
 
 @pytest.mark.parametrize(
@@ -316,6 +324,8 @@ def test_targets(kind: str, engine: str, target: str, found: str, tmp_path: Path
         ("ct_FP8", {"quant_method": "torchao"}, True, False),
         ("ct_FP8", {"quant_method": "of nobody"}, True, True),  # passports say so
         ("mo_FP8", {}, True, True),
+        ("mo_FP8", {"quant_algo": "fp8"}, True, False),
+        ("ct_FP8", {"quant_algo": "anything"}, True, True),  # a key of ModelOpt's
         ("mo_FP8_PB", {}, True, False),  # fp8_pb_wo: vLLM puts it in capitals
         ("mo_MXFP8", {}, True, True),
         ("mo_MXFP4", {}, False, False),
@@ -327,9 +337,10 @@ def test_methods_that_an_engine_does_not_know(
     kind: str, changes: dict[str, str], vllm: bool, sglang: bool, tmp_path: Path
 ) -> None:
     for engine, known in (("vllm", vllm), ("sglang", sglang)):
-        for target in ("", "sm_90"):
+        for target in ("", "sm_80"):
             found = said(tmp_path, kind, engine, target, "", quantization(**changes))
             assert ("engine does not know the method" in found) != known, (engine, target)
+            assert known or not any(name.endswith("the target") for name in found), "there is nothing to compute"
 
 
 def test_a_cache_of_modelopt_in_sglang(tmp_path: Path) -> None:

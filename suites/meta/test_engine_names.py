@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from narrowgauge.checkpoints.engines import remaps
+from narrowgauge.checkpoints.engines import fused, remaps
 from narrowgauge.checkpoints.engines.caches import LOADERS, WAYS
 from narrowgauge.checkpoints.engines.loaders import SCALES, fate
 from narrowgauge.suites.meta.engines.loading import folder_of
@@ -29,6 +29,9 @@ ENDS = (
     ".kv_cache_scaling_factor", ".kv_scale", ".q.scale", ".prob_output_scale", ".q_proj.q_scale", ".k_proj.v_scale",
     ".v_proj.k_scale", ".k_zero_point", ".mixer.k_proj.k_scale",
 )  # fmt: skip
+
+#: given to models that have a scale under the shorter name alone
+BLOCKS = ".k_proj.weight_scale_inv"
 
 # --- typed from the sources ------------------------------------------------------------------------------------------
 
@@ -177,7 +180,7 @@ def _run(engine: str, module: str, asked: Any) -> list[dict[str, Any]]:
 @cache
 def _answers(engine: str) -> dict[str, dict[str, Any]]:
     models = [(each.architecture, each.attention, each.module) for each in LOADERS[engine].values()]
-    asked = {"models": models, "ends": ENDS, "functions": []}
+    asked = {"models": models, "ends": [*ENDS, BLOCKS], "functions": []}
     return {answer["architecture"]: answer for answer in _run(engine, "load_names", asked)}
 
 
@@ -192,10 +195,24 @@ def test_every_model_against_the_engines_own_loader(engine: str) -> None:
         assert f"{engine}/{answer['where']}" == LOADERS[engine][architecture].source
         for method in ("fp8", "modelopt") if engine == "vllm" else ("any",):
             for bare in (False, True):
-                for end, (outcome, name) in answer[f"{method}{', bare' * bare}"].items():
+                for end in ENDS:
+                    outcome, name = answer[f"{method}{', bare' * bare}"][end]
                     got = ours(engine, architecture, method, end, bare)
                     assert got[0] == outcome, (architecture, method, bare, end, got, name)
                     assert outcome != "loaded" or got[1] == name, (architecture, method, bare, end)
+
+
+@needs_torch
+@pytest.mark.parametrize("engine", LOADERS)
+def test_who_renames_scales_of_blocks(engine: str) -> None:
+    """SGLang's Llama and those that load as it: there a method with weight_scale_inv never gets its scales."""
+    short = {
+        architecture
+        for architecture, answer in _answers(engine).items()
+        for outcome in (answer["any" if engine == "sglang" else "fp8"][BLOCKS],)
+        if outcome[0] == "loaded" and outcome[1].endswith("qkv_proj.weight_scale")
+    }
+    assert short == {name for name, each in LOADERS[engine].items() if each.source.startswith(fused.LLAMA)}
 
 
 @needs_torch
