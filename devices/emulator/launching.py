@@ -25,8 +25,8 @@ LANES = 8192
 Kinds = str | tuple["Kinds", ...]
 #: a kernel, from its text, to a program and its parameters
 Front = Callable[[str], tuple[Program, tuple[ptx.Parameter, ...]]]
-nvidia: Front = lru_cache(maxsize=64)(ptx.parse)
-_amd = lru_cache(maxsize=64)(llvm_ir.parse)
+nvidia: Front = lru_cache(maxsize=256)(ptx.parse)
+_amd = lru_cache(maxsize=256)(llvm_ir.parse)
 
 
 def amd(target: str, threads: int, fusion: bool, right: bool = False) -> Front:

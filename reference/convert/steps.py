@@ -135,6 +135,17 @@ def shard(work: Work, name: str, number: float) -> Buffers:
     return {name: Coded(held.format, held.data[[int(number)]])}
 
 
+def of_one(work: Work, name: str) -> Buffers:
+    """The number of one shard as that of every shard."""
+    count = work.taken[name].shape[0]
+    return {name: Coded(work.held[name].format, np.repeat(work.held[name].data[:1], count, axis=0))}
+
+
+def taken_again(work: Work, name: str) -> Buffers:
+    """A buffer as it was taken."""
+    return {name: work.taken[name]}
+
+
 def rounded(work: Work, name: str, format_name: str, policy: str = "") -> Buffers:
     """Numbers in another format: rounded to nearest even, or by a named policy."""
     chosen = policies.resolve(policy, format_name) if policy else _IEEE
@@ -148,14 +159,15 @@ def infinite_for_nan(work: Work, name: str) -> Buffers:
     return {name: Coded(held.format, np.where(np.isnan(decode_values(held)), infinity, held.data))}
 
 
-def exponent_of(work: Work, name: str, bias: float) -> Buffers:
+def exponent_of(work: Work, name: str, bias: float, rounding: str = "down") -> Buffers:
     """E8M0 bytes of scales: the logarithm to base 2, rounded to their format, then down, plus the bias; the lowest byte
     of that. What has no finite logarithm is 2^0."""
     held = work.held[name]
     with np.errstate(all="ignore"):
         exact = np.log2(decode_values(held))
         rounded = decode_values(cast(_float64(exact), held.format, _IEEE))
-    exponent = np.where(np.isfinite(rounded), np.floor(rounded), 0.0)
+    whole = np.floor(rounded) if rounding == "down" else np.rint(rounded)
+    exponent = np.where(np.isfinite(rounded), whole, 0.0)
     return {name: Coded(work.format, ((exponent + int(bias)).astype(np.int64) & 0xFF).astype(np.uint8))}
 
 
@@ -163,6 +175,38 @@ def signed_exponent(work: Work, name: str) -> Buffers:
     """Exponents in two's complement become E8M0, whose bias is 127."""
     held = work.held[name]
     return {name: Coded("float8_e8m0fnu", held.data + held.data.dtype.type(127))}
+
+
+def as_number(work: Work, name: str) -> Buffers:
+    """Bytes read as whole numbers: a mistake."""
+    return {name: _float32(work.held[name].data.astype(np.float32))}
+
+
+def by_shift(work: Work, name: str) -> Buffers:
+    """E8M0 bytes shifted into the exponent of float32, where 0 is 0 and 255 infinite: a mistake."""
+    return {name: Coded("float32", work.held[name].data.astype(np.uint32) << np.uint32(23))}
+
+
+def as_e8m0(work: Work, name: str) -> Buffers:
+    """Bytes taken for E8M0 as they are."""
+    return {name: Coded("float8_e8m0fnu", work.held[name].data)}
+
+
+def round_the_end(work: Work, name: str, count: float) -> Buffers:
+    """So much is added to each byte, modulo 256: a mistake."""
+    held = work.held[name]
+    return {name: Coded(held.format, held.data + held.data.dtype.type(int(count)))}
+
+
+def times_two(work: Work, name: str) -> Buffers:
+    """Each byte is doubled as a number, within 255: a mistake."""
+    held = work.held[name]
+    return {name: Coded(held.format, np.minimum(held.data.astype(np.int64) * 2, 255).astype(held.data.dtype))}
+
+
+def inverse(work: Work, name: str, other: str) -> Buffers:
+    """1 over each number, under another name."""
+    return {other: reciprocal(work, name)[name]}
 
 
 def copied(work: Work, name: str, other: str) -> Buffers:
@@ -234,28 +278,29 @@ def quantized(work: Work, recipe: str) -> Buffers:
     return quantizer.run(Input(made.format, made.data, given))
 
 
-def one_global(work: Work) -> Buffers:
+def one_global(work: Work, common: str = "largest", way: str = "to") -> Buffers:
     """NVFP4 shards under one global scale, the largest multiplier, so that no block scale grows: block scales are
     rescaled exactly and rounded to e4m3 once, and each code is what its number needs under the new one, rounded once.
+    (``smallest``, and ``from``, which takes the ratio the other way round, are mistakes.)
 
     Float64 is enough: a quotient of 31 by 28 bits that is no tie is farther from one than 2^-53 of it. A block whose
     scale is 0 or NaN is kept; one whose new scale is 0 has zeros with their signs.
     """
     held, columns = work.held, work.conversion.blocks.columns
-    own = np.repeat(decode_values(held["global_scale"]), widths_of(work), axis=0)
-    common = np.max(decode_values(held["global_scale"]))
+    every = decode_values(held["global_scale"])
+    own, chosen = np.repeat(every, widths_of(work), axis=0), np.max(every) if common == "largest" else np.min(every)
     old, code = decode_values(held["scale"]), decode_values(held[FIRST])
     with np.errstate(all="ignore"):
-        scale = cast(_float64(old * own / common), "float8_e4m3fn", policies.resolve("ocp_saturate", "float8_e4m3fn"))
-        new = decode_values(scale)
-        kept = (old == 0) | np.isnan(old)
-        spread = np.repeat(np.stack([old * own, new * common, kept]), columns, axis=2)[:, :, : work.shape[1]]
+        exact = old * own / chosen if way == "to" else old * chosen / own
+        scale = cast(_float64(exact), "float8_e4m3fn", policies.resolve("ocp_saturate", "float8_e4m3fn"))
+        new, kept = decode_values(scale) * chosen, (old == 0) | np.isnan(old)
+        spread = np.repeat(np.stack([old * own, new, kept]), columns, axis=2)[:, :, : work.shape[1]]
         ratio = np.where(spread[1] == 0, np.copysign(0.0, code), code * spread[0] / spread[1])
     codes = cast(_float64(ratio), work.format, policies.resolve("ptx_satfinite", work.format))
     return {
         FIRST: Coded(codes.format, np.where(spread[2] != 0, held[FIRST].data, codes.data)),
         "scale": Coded(scale.format, np.where(kept, held["scale"].data, scale.data)),
-        "global_scale": _float32(np.full((1, 1), common, np.float32)),
+        "global_scale": _float32(np.full((1, 1), chosen, np.float32)),
     }
 
 
@@ -288,9 +333,9 @@ def counted(work: Work) -> Buffers:
 STEPS: dict[str, Callable[..., Buffers]] = {
     step.__name__: step
     for step in (
-        relabel, swap, plus, flip, transpose, part_rows, swizzle, taken_where_one_scale_came,
-        times, reciprocal, largest, smallest, shard, rounded, infinite_for_nan, exponent_of, signed_exponent,
-        copied, of_rows,
-        values, shifted, unscaled, scaled_again, numbers, quantized, one_global, as_codes, group_index, counted,
+        relabel, swap, plus, flip, transpose, part_rows, swizzle, taken_where_one_scale_came, times, reciprocal,
+        largest, smallest, shard, of_one, taken_again, rounded, infinite_for_nan, exponent_of, signed_exponent,
+        as_number, by_shift, as_e8m0, round_the_end, times_two, inverse, copied, of_rows, values, shifted, unscaled,
+        scaled_again, numbers, quantized, one_global, as_codes, group_index, counted,
     )
 }  # fmt: skip

@@ -115,6 +115,34 @@ _BY_BYTES = (
         (),
     ),
     ConversionFault(
+        "convert.negative_nan_lost", "NAN-LOST",
+        where(_OCP, _swaps_less("ff")),
+        "a corrupt weight becomes -240, and nothing shows it",
+        "0x7F alone was known as the NaN of OCP, and 0xFF was kept",
+        (),
+    ),
+    ConversionFault(
+        "convert.nan_cleaned", "NAN-LOST",
+        where(_OCP, instead(step("swap", FIRST, "80:00 7f:80 ff:80"), lambda s: ((*s[:2], "80:00 7f:00 ff:00"),))),
+        "a corrupt weight becomes 0, and nothing shows it",
+        "NaN was made 0 with -0",
+        (),
+    ),
+    ConversionFault(
+        "convert.exponent_goes_round", "EXPONENT",
+        instead(step("plus", "scale"), lambda s: (("round_the_end", *s[1:3]),)),
+        "a block whose scale is NaN becomes 2^-127 times its codes",
+        "the byte of the exponent was raised without a bound: 255 becomes 0",
+        (),
+    ),
+    ConversionFault(
+        "convert.exponent_doubled", "EXPONENT",
+        instead(step("plus", "scale"), lambda s: (("times_two", s[1]),)),
+        "blocks are NaN or off by powers of two of all sizes",
+        "the byte of the exponent was doubled as a number, where one more is twice as much",
+        (),
+    ),
+    ConversionFault(
         "convert.largest_is_nan", "LARGEST-IS-NAN",
         where(_FNUZ, _swaps_less("7f ff")),
         "the largest weights are NaN",
@@ -193,6 +221,10 @@ def _equal(widths: Any, rows: int) -> Any:
     return np.diff(ends, prepend=0)
 
 
+def _read_by_the_first(found: Step) -> tuple[Step, ...]:
+    return (("shard", "scale", 0), ("of_one", "scale"), found, ("taken_again", "scale"))
+
+
 _next = matrix(lambda m: np.roll(m, -1, axis=0))
 _SHARDS = (
     ConversionFault(
@@ -224,6 +256,41 @@ _SHARDS = (
         where(_MERGES, taking_buffer("scale", _next)),
         "every shard is off by the ratio of two scales",
         "each shard is read under the scale of the next one",
+        (),
+    ),
+    ConversionFault(
+        "convert.previous_shard_scale", "SHARD",
+        where(_MERGES, taking_buffer("scale", matrix(lambda m: np.roll(m, 1, axis=0)))),
+        "every shard is off by the ratio of two scales",
+        "each shard is read under the scale of the one before",
+        (),
+    ),
+    ConversionFault(
+        "convert.all_read_by_the_first", "SHARD",
+        instead(step("copied", "scale", "own"), _read_by_the_first),
+        "every shard but the first is off by the ratio of two scales",
+        "all rows are read under the scale of the first shard, and then put under the largest",
+        (),
+    ),
+    ConversionFault(
+        "convert.divided_by_its_scale", "SHARD",
+        instead(step("copied", "scale", "own"), lambda s: (("inverse", "scale", "own"),)),
+        "weights are off by the square of their scale",
+        "codes were divided by their scale: weight_scale_inv was taken at its word",
+        (),
+    ),
+    ConversionFault(
+        "convert.smallest_global", "SHARD",
+        instead(step("one_global"), lambda s: (("one_global", "smallest"),)),
+        "block scales of the larger shards saturate",
+        "the smallest of the shards' global scales is made the common one",
+        (),
+    ),
+    ConversionFault(
+        "convert.rescaled_the_wrong_way", "SHARD",
+        instead(step("one_global"), lambda s: (("one_global", "largest", "from"),)),
+        "codes of the smaller shards saturate or vanish",
+        "block scales were multiplied by common over own global scale",
         (),
     ),
     ConversionFault(

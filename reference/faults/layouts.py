@@ -179,6 +179,11 @@ def words_reversed(memory: Array, layout: Layout, rows: int, columns: int) -> Ar
     return np.ascontiguousarray(memory.reshape(-1, layout.word_bytes)[:, ::-1]).reshape(-1)
 
 
+def again(edit: Callable[[Array, Layout, int, int], Array]) -> MemoryEdit:
+    """The edit, two times."""
+    return lambda memory, layout, rows, columns: edit(edit(memory, layout, rows, columns), layout, rows, columns)
+
+
 LAYOUT_FAULTS = (
     LayoutFault(
         "layout.nibbles_swapped",
@@ -266,6 +271,15 @@ LAYOUT_FAULTS = (
         misread=within(AWQ, read_row_by_row),
     ),
     LayoutFault(
+        "layout.awq_order_backwards",
+        "LAYOUT",
+        within(AWQ, again(row_by_row)),
+        "columns change places within each eight: fluent nonsense",
+        "the order of AWQ's nibbles was applied the other way round: 0, 4, 1, 5, 2, 6, 3, 7",
+        (),
+        misread=within(AWQ, again(read_row_by_row)),
+    ),
+    LayoutFault(
         "layout.zero_one_higher",
         "ZERO",
         within(ZEROS, moved_by(1)),
@@ -280,6 +294,22 @@ LAYOUT_FAULTS = (
         "every weight is shifted by one scale; where the zero point is 0, by 15",
         "zero - 1 is stored (GPTQ v1) where the reader takes what it finds; 0 - 1 becomes 15",
         ("GPTQModel#2350",),
+    ),
+    LayoutFault(
+        "layout.zero_two_lower",
+        "ZERO",
+        within(ZEROS, moved_by(-2)),
+        "every weight is shifted by two scales",
+        "1 was taken from the stored zero point of GPTQ v1 where it had to be added for v2",
+        (),
+    ),
+    LayoutFault(
+        "layout.zero_two_higher",
+        "ZERO",
+        within(ZEROS, moved_by(2)),
+        "every weight is shifted by two scales",
+        "1 was added to the stored zero point of GPTQ v2 where it had to be taken away for v1",
+        (),
     ),
     LayoutFault(
         "layout.transposed",

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, Input
-from narrowgauge.contracts.conversion import FIRST
+from narrowgauge.contracts.conversion import FIRST, Step
 from narrowgauge.reference.convert.converting import Buffers, Converting
-from narrowgauge.reference.fast_codec import decode_values, to_float32
+from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.faults.conversion_edits import (
     ConversionEdit,
     both,
@@ -29,6 +29,7 @@ from narrowgauge.reference.faults.conversion_edits import (
     without,
 )
 from narrowgauge.reference.faults.fault import ConversionFault
+from narrowgauge.reference.policies import resolve
 
 #: what a scale that multiplies is called
 SCALES = ("scale", "weight_scale", "weight_scale_inv")
@@ -37,6 +38,13 @@ _REQUANTIZES, _READS = has("quantized"), has("values")
 
 def _through(format_name: str) -> ConversionEdit:
     return where(_REQUANTIZES, instead(step("values"), lambda s: ((*s[:2], format_name, *s[3:]),)))
+
+
+def _as_a_gpu(found: Step) -> tuple[Step, ...]:
+    """Only where the scale has a copy of its own: the stored one stays."""
+    if len(found) < 4:
+        return (found,)
+    return (("rounded", found[3], "float16"), (*found[:2], "float16", found[3]))
 
 
 def _other_blocks(change: Any) -> ConversionEdit:
@@ -56,6 +64,19 @@ def _square_transposed(grid: Any) -> Any:
 def _inverse(value: Coded, _: Input) -> Coded:
     with np.errstate(all="ignore"):
         return float32(np.float32(1) / to_float32(value))
+
+
+def _takes_e8m0(converting: Converting) -> bool:
+    return any(h.name == "scale" and h.format == "float8_e8m0fnu" for h in converting.conversion.takes)
+
+
+def _global_multiplied(outputs: Buffers, x: Input) -> Buffers:
+    """Block scales times the global scale that is given, rounded to their format."""
+    scale = outputs["scale"]
+    with np.errstate(all="ignore"):
+        exact = decode_values(scale) * decode_values(outputs["global_scale"])
+    value = Coded("float64", np.ascontiguousarray(exact).view(np.uint64))
+    return {**outputs, "scale": cast(value, scale.format, resolve("ocp_saturate", scale.format))}
 
 
 def _last_places(outputs: Buffers, x: Input) -> Buffers:
@@ -98,6 +119,13 @@ FAULTS = (
         _through("float16"),
         "weights beyond 65,504 are infinite, and small ones lose bits",
         "numbers pass through float16 between the two quantizations",
+        (),
+    ),
+    ConversionFault(
+        "convert.through_float16_on_a_gpu", "THROUGH-FLOAT16",
+        where(_REQUANTIZES, instead(step("values"), _as_a_gpu)),
+        "weights beyond 65,504 are infinite, scales below 2^-24 are 0",
+        "scale and product pass through float16, as torch does on a GPU with a 0-dimensional scale",
         (),
     ),
     ConversionFault(
@@ -157,6 +185,41 @@ FAULTS = (
         ("modular#6600",),
     ),
     ConversionFault(
+        "convert.block_scales_times_global", "GLOBAL",
+        where(has("reciprocal"), giving(_global_multiplied)),
+        "every weight is off by the global scale",
+        "the global scale was inverted, and multiplied into the block scales as well",
+        (),
+    ),
+    ConversionFault(
+        "convert.byte_taken_for_a_number", "E8M0",
+        where(_takes_e8m0, instead(step("values"), lambda s: (("as_number", "scale"), s))),
+        "blocks are up to 2^120 times too large or too small",
+        "the byte of an E8M0 scale was multiplied by as a number",
+        (),
+    ),
+    ConversionFault(
+        "convert.e8m0_by_a_shift", "E8M0",
+        where(_takes_e8m0, instead(step("values"), lambda s: (("by_shift", "scale"), s))),
+        "blocks of scale 2^-127 are 0, and those whose scale is NaN infinite",
+        "the byte of an E8M0 scale was shifted into the exponent of a float32",
+        (),
+    ),
+    ConversionFault(
+        "convert.nearest_exponent", "EXPONENT",
+        instead(step("exponent_of"), lambda s: ((*s[:3], "nearest"),)),
+        "scales of half the blocks are twice what the library stores",
+        "the logarithm was rounded to the nearest, not down",
+        (),
+    ),
+    ConversionFault(
+        "convert.bias_not_added", "EXPONENT",
+        instead(step("signed_exponent"), lambda s: (("as_e8m0", s[1]),)),
+        "every block is off by 2^127, or NaN",
+        "signed exponents were taken for biased ones",
+        (),
+    ),
+    ConversionFault(
         "convert.scale_inverted", "SCALE",
         first(*(where(gives(name, "float32"), giving_buffer(name, _inverse)) for name in SCALES)),
         "every weight is off by the square of its scale",
@@ -210,6 +273,13 @@ FAULTS = (
         _counting("overflowed", lambda before, after: np.isinf(after)),
         "values that were infinite already count as overflow",
         "what is infinite afterwards is counted, whatever it was",
+        (),
+    ),
+    ConversionFault(
+        "convert.not_finite_counted", "COUNT",
+        _counting("overflowed", lambda before, after: ~np.isfinite(after)),
+        "NaN that was there counts as overflow",
+        "what is not finite afterwards is counted, whatever it was",
         (),
     ),
     ConversionFault(

@@ -10,7 +10,7 @@ import dataclasses
 import importlib
 import zlib
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -29,11 +29,11 @@ from narrowgauge.suites.meta.killer_policies import (
     SPECIAL,
     WIDER,
     Policy,
-    fits,
     key_of,
     policies_of,
 )
 from narrowgauge.suites.meta.killer_recipes import answers, wrong_recipes
+from narrowgauge.suites.meta.killer_refusals import wrong_refusals
 from narrowgauge.suites.meta.killer_steps import wrong_steps
 from narrowgauge.suites.meta.killer_variants import wrong_variants
 
@@ -135,7 +135,7 @@ class Killer:
         return [
             self._names,
             _layouts,
-            _refusals,
+            lambda: wrong_refusals(_module, RECIPES[0]),
             _steps,
             self._values,
             lambda: wrong_blocks(
@@ -336,82 +336,6 @@ def _layouts() -> Iterator[str]:
 
 def _policy(**choices: Any) -> Any:
     return _module("contracts.policy").CastPolicy(**choices)
-
-
-#: the NaN rule that each format has at least, and single choices that some formats cannot express
-_NAN_OF = {name: "nan" if second.LAYOUTS[name].nan is not None else "max" for name in DESTINATIONS}
-_ONE_CHOICE: tuple[Policy, ...] = (
-    {"overflow": "special"}, {"infinity": "special"}, {"nan": "nan"}, {"nan": "min"}, {"nan": "signed_max"},
-    {"nan": "opposite_zero"}, {"negative_zero": "drop"}, {"subnormals": "flush"}, {"negative": "magnitude"},
-    {"negative": "nan"}, {"zero": "nan"}, {"limit": 1.0}, {"zero_point": 1},
-)  # fmt: skip
-
-
-def _resolve(choice: Policy, name: str) -> None:
-    whole = {"nan": _NAN_OF[name]} | choice  # or a format without a NaN is refused for its NaN rule
-    _module("reference.policies").resolve(_module("contracts.policy").CastPolicy(**whole), name)
-
-
-def _refusals() -> Iterator[str]:
-    """Bad input never yields a number."""
-    formats, codec, coded = _module("contracts.formats"), _module("reference.codec"), _module("contracts.coded")
-    policies, recipes, steps = _module("reference.policies"), _module("reference.recipes"), _module("reference.steps")
-    fast, quantizer = _module("reference.fast_codec"), _module("reference.quantize")
-    limited = _module("contracts.policy").CastPolicy(limit=447.0)
-    vector = coded.Coded("float32", np.zeros(4, "<u4"))
-    refused: dict[str, Callable[[], Any]] = {
-        "an unknown format": lambda: formats.format_named("float8_e4m3x"),
-        "a code too large": lambda: formats.as_codes("float8_e4m3fn", [256]),
-        "a negative code": lambda: formats.as_codes("float8_e4m3fn", [-1, 5]),
-        "a table of 2^20 values": lambda: codec.values(formats.Format("wide", 8, 11, 127, "ieee", "", "")),
-        "float32 by other rules than IEEE 754's": lambda: fast.cast(vector, "float32", _policy()),
-        "a 64-bit destination": lambda: fast.cast(vector, "float64", _policy()),
-        "an unknown policy": lambda: policies.resolve("ocp_saturates", "float8_e4m3fn"),
-        **{
-            f"{choice} in {name}": partial(_resolve, choice, name)
-            for name in DESTINATIONS
-            for choice in _ONE_CHOICE
-            if not fits(PLAIN | {"nan": _NAN_OF[name]} | choice, name)
-        },
-        "a policy of another format": lambda: policies.resolve("ocp_saturate", "float8_e4m3fnuz"),
-        "stochastic rounding of an integer": lambda: _resolve({"rounding": "stochastic"}, "int8"),
-        "stochastic rounding without bits": lambda: fast.cast(vector, "float8_e4m3fn", _policy(rounding="stochastic")),
-        "stochastic rounding of patterns": lambda: fast.encode_float32(
-            vector.data, formats.FORMATS["float8_e4m3fn"], _policy(rounding="stochastic")
-        ),
-        "bits without stochastic rounding": lambda: fast.cast(
-            vector, "float8_e4m3fn", _policy(), codec.RandomBits(np.zeros(1, np.uint32), 1)
-        ),
-        "random bits that are too wide": lambda: codec.RandomBits(np.array([2], np.uint32), 1),
-        "random bits below zero": lambda: codec.RandomBits(np.array([-1], np.int32), 1),
-        "random bits that are no integers": lambda: codec.RandomBits(np.array([0.5]), 1),
-        "random bits of another shape": lambda: fast.cast(
-            vector, "float8_e4m3fn", _policy(rounding="stochastic"), codec.RandomBits(np.zeros(3, np.uint32), 1)
-        ),
-        "random bits of no width": lambda: codec.RandomBits(np.zeros(0, np.uint32), -1),
-        "random bits of 33": lambda: codec.RandomBits(np.zeros(0, np.uint64), 33),
-        "half a zero point": lambda: _policy(zero_point=0.5),
-        "a limit that is no value": lambda: policies.resolve(limited, "float8_e4m3fn"),
-        "an unknown recipe": lambda: recipes.resolve("vllm.fp8"),
-        "an unknown step": lambda: steps.run_chain(("x", ("sqrt",)), {"x": np.float32(1)}),
-        "a vector for a quantizer": lambda: quantizer.quantize(vector, recipes.resolve(RECIPES[0]), "float8_e4m3fn"),
-    }
-    for name in ("fp8", "NVFP4"):
-        try:
-            formats.format_named(name)
-        except Exception as error:
-            if "not one format" not in str(error):
-                yield f"{name} is taken for a misspelling"
-    for what, call in refused.items():
-        try:
-            call()
-        except Exception as error:
-            if type(error).__name__ != "BadInput":
-                yield f"{what} raises {type(error).__name__}, which helps nobody"
-        else:
-            yield f"{what} is not refused"
-    if recipes.resolve(recipes.RECIPES[RECIPES[0]]).name != RECIPES[0]:
-        yield "a recipe as data"
 
 
 def _module(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import mmap
 import struct
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from narrowgauge.checkpoints import of_torch
@@ -23,6 +25,7 @@ from narrowgauge.checkpoints.source import Source
 from narrowgauge.checkpoints.zip_records import records_of
 from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.devices.device import ROOT
+from narrowgauge.devices.torch_files import Places
 from narrowgauge.suites.meta.checkpoint_bytes import safetensors, zipped
 from narrowgauge.suites.meta.marks import needs_torch
 from narrowgauge.suites.meta.torch_checkpoints import make
@@ -213,6 +216,21 @@ def test_a_record_that_leaves_the_file(tmp_path: Path) -> None:
         (tmp_path / "x").write_bytes(changed + content[len(changed) :])
         with Source(tmp_path / "x") as source, pytest.raises(BadInput, match=f"byte .*: {reason}"):
             records_of(source)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="/proc/self/maps is Linux's; files are copied without")
+def test_an_address_in_a_part_of_a_file(tmp_path: Path) -> None:
+    page = mmap.ALLOCATIONGRANULARITY
+    path = tmp_path / "x"
+    path.write_bytes(bytes(3 * page))
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), page, access=mmap.ACCESS_READ, offset=page) as mapped:
+        view = np.frombuffer(mapped, np.uint8)
+        places, address = Places(path), view.ctypes.data
+        assert places.of(address + 5, 10) == page + 5
+        assert places.of(address, page) == page
+        assert places.of(address, page + 1) is None
+        assert Places(Path(__file__)).of(address, 1) is None
+        del view
 
 
 def test_which_files_are_mapped(tmp_path: Path) -> None:

@@ -57,6 +57,11 @@ def shifted(name: str, step: int) -> Callable[[Array], bytes]:
     return lambda codes: by(name)(((codes.astype(int) + step) % top).astype(np.uint8))
 
 
+def backwards(codes: Array) -> Array:
+    """The columns of each eight in the order that undoes AWQ's."""
+    return codes.reshape(len(codes), -1, 8)[:, :, [0, 4, 1, 5, 2, 6, 3, 7]].reshape(codes.shape)
+
+
 def unaligned(codes: Array) -> bytes:
     columns: bytes = codes.T.tobytes()
     return columns + bytes(4 * codes.shape[1] * (-codes.shape[0] % 4))
@@ -92,7 +97,10 @@ SEEN: list[tuple[str, str, int, int, Callable[[Array], bytes]]] = [
     ("bytes_reversed", "ue8m0_int32", 3, 5, lambda x: np.frombuffer(by("ue8m0_int32")(x), "<u4").byteswap().tobytes()),
     ("awq_order_lost", "awq_4bit", 2, 16, by("gptq_zeros_4bit")),
     ("awq_order_lost", "awq_8bit", 2, 16, by("gptq_zeros_8bit")),
+    ("awq_order_backwards", "awq_4bit", 2, 16, lambda x: by("gptq_zeros_4bit")(backwards(x))),
     ("zero_one_higher", "gptq_zeros_4bit", 2, 16, shifted("gptq_zeros_4bit", 1)),
+    ("zero_two_higher", "gptq_zeros_4bit", 2, 16, shifted("gptq_zeros_4bit", 2)),
+    ("zero_two_lower", "gptq_zeros_4bit", 2, 16, shifted("gptq_zeros_4bit", -2)),
     ("zero_one_higher", "gptq_zeros_8bit", 2, 16, shifted("gptq_zeros_8bit", 1)),
     ("zero_one_lower", "gptq_zeros_4bit", 2, 16, shifted("gptq_zeros_4bit", -1)),
     ("transposed", "scales_128x4", 5, 5, lambda x: by("scales_128x4")(x.T)),
@@ -144,6 +152,7 @@ def test_a_fault_that_changes_nothing_says_so(fault: str, name: str, rows: int, 
 
 #: what equal codes show: only what changes codes or padding
 SHOWN_BY_EQUAL_CODES = {"layout.six_bits_otherwise", "layout.zero_one_higher", "layout.zero_one_lower"}
+SHOWN_BY_EQUAL_CODES |= {"layout.zero_two_higher", "layout.zero_two_lower"}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

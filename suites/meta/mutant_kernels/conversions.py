@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wrong conversions as kernels: what each is given and gives is turned into what its claim has, and nothing else."""
+"""The wrong conversions as kernels: what each is given and gives is turned into what its claim has; no more."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import torch
 
@@ -106,14 +104,17 @@ CLAIMS = {
 }  # fmt: skip
 
 
-def _called(turn, run, x, format, **beside):
-    return turn(run, x, beside)
+def _kernel(name, one):
+    conversion, format_name, source, turn = CLAIMS[one.of]
+    if name == "gate_and_up_as_halves":
+        conversion, format_name, turn = "gpt_oss_parted", FP4, parted
+
+    def function(x, format, **beside):
+        return turn(one.run, x, beside)
+
+    function.__name__ = f"wrong_{name}"
+    return kernel(Convert(conversion), [format_name], [source])(function)
 
 
 for _name, _one in ALL.items():
-    _conversion, _format, _source, _turn = CLAIMS[_one.of]
-    if _name == "gate_and_up_as_halves":
-        _conversion, _format, _turn = "gpt_oss_parted", FP4, parted
-    _function = partial(_called, _turn, _one.run)
-    _function.__name__ = f"wrong_{_name}"
-    globals()[_function.__name__] = kernel(Convert(_conversion), [_format], [_source])(_function)
+    globals()[f"wrong_{_name}"] = _kernel(_name, _one)
