@@ -52,7 +52,7 @@ has --json.
 """
 #: -1e-3, -0x1.8p3, -nan and -inf, of which argparse by itself knows only the plain decimals
 NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
-#: what shells say of a program whose reader went away (128 + SIGPIPE): neither that all is well nor that something is wrong
+#: what shells say of a program whose reader went away (128 + SIGPIPE): neither that all is well nor that it is not
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
