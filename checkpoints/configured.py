@@ -26,6 +26,7 @@ class Configuration:
     ignore: tuple[str, ...] = ()
     parts: bool = False  #: an entry of ``ignore`` counts as a part of a name, whatever it begins and ends at
     kv: bool | None = None  #: whether scales of a key-value cache are promised; None where it is not said
+    understood: bool = True  #: whether a module of no group is said to be plain
     keys: Mapping[str, str] = field(default_factory=dict)  #: what ``Scheme.when`` looks at
     producer: str = ""
 
@@ -54,6 +55,16 @@ class Configuration:
         return Patterns(tuple("*" if target in _CLASSES else target for target, _ in self._flat))
 
 
+def unusable(config: Said) -> Iterator[tuple[str, Any]]:
+    """Keys of quantization whose values are no objects, and a method that is no name."""
+    for key in ("quantization_config", "compression_config"):
+        value = config.get(key)
+        if value is not None and not isinstance(value, dict):
+            yield key, value
+        elif isinstance(value, dict) and not isinstance(value.get("quant_method", ""), str):
+            yield f"{key}.quant_method", value["quant_method"]
+
+
 def configuration(checkpoint: Checkpoint) -> Configuration:
     """What is said, by the first place that says anything."""
     return next(configurations(checkpoint), Configuration())
@@ -74,6 +85,7 @@ def configurations(checkpoint: Checkpoint) -> Iterator[Configuration]:
             found.ignore,
             found.parts,
             found.kv,
+            found.understood,
             {"quant_method": method, **found.keys},
             " ".join(map(str, producer.values())) if isinstance(producer, dict) else "",
         )

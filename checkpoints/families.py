@@ -31,6 +31,7 @@ class Found:
     ignore: tuple[str, ...] = ()
     parts: bool = False
     kv: bool | None = None
+    understood: bool = True  #: whether what is not in ``groups`` is said to be plain
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -133,7 +134,7 @@ def _modelopt(said: Said) -> Found:
         return Found(groups, _ignored(said), kv=kv)
     asked = _ALGORITHMS.get(algorithm)
     if asked is None:
-        return Found((), _ignored(said), kv=kv)
+        return Found((), _ignored(said), kv=kv, understood=False)
     if asked.cut == "group" and (group := _whole(said.get("group_size"))):
         asked = replace(asked, block=(1, group))
     return Found(((("Linear",), asked),), _ignored(said), kv=kv)
@@ -209,7 +210,7 @@ def _mxfp8(said: Said) -> Found:
 
 def of_names(said: Said) -> Found:
     """A method of which no key is understood: only what it leaves out."""
-    return Found((), _ignored(said))
+    return Found((), _ignored(said), understood=False)
 
 
 def _rows(element: str) -> Callable[[Said], Found]:

@@ -12,6 +12,7 @@ from narrowgauge.checkpoints.cutting import Cutting, cutting
 from narrowgauge.checkpoints.families import Asked
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.schemes import SCHEMES, Part, Scheme
+from narrowgauge.checkpoints.schemes.scheme import FLOATS
 from narrowgauge.reference.layouts import layout_named
 
 #: bits of codes that a file stores in whole bytes or words
@@ -64,6 +65,8 @@ def weight_suffixes() -> tuple[str, ...]:
 def best_fit(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> Fit | None:
     """The scheme with the least against it, of those whose codes such a tensor can be. None for a plain tensor."""
     best: Fit | None = None
+    if are_bytes(tensor, checkpoint) is not None:
+        return None
     for suffix, scheme in _by_dtype().get(tensor.dtype, ()):
         if tensor.name.endswith(suffix) and len(tensor.name) > len(suffix) and _may_be(tensor, scheme, said):
             module = tensor.name[: len(tensor.name) - len(suffix)] if suffix else tensor.name
@@ -75,6 +78,21 @@ def best_fit(tensor: Stored, checkpoint: Checkpoint, said: Configuration) -> Fit
             if not best.weight:
                 break
     return best
+
+
+def are_bytes(tensor: Stored, checkpoint: Checkpoint) -> Stored | None:
+    """The scale of a tensor of bytes of no format: a float for all of them, or for each of their own rows.
+
+    Whoever packs nibbles has a scale for each group; these are eight bits, and nothing says what they are.
+    """
+    if tensor.dtype != "U8" or not tensor.name.endswith(".weight") or len(tensor.shape) < 2:
+        return None
+    module, rows = tensor.name.removesuffix(".weight"), tensor.shape[-2]
+    for end in (".weight_scale", ".weight_scale_inv", ".scale"):
+        scale = checkpoint.tensors.get(module + end)
+        if scale is not None and scale.dtype in FLOATS:
+            return scale if prod(scale.shape) == 1 or scale.shape in ((rows,), (rows, 1)) else None
+    return None
 
 
 def _may_be(tensor: Stored, scheme: Scheme, said: Configuration) -> bool:

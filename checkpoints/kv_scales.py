@@ -42,7 +42,7 @@ def kv_findings(checkpoint: Checkpoint, kv_cache_dtype: str = "") -> Iterator[Fi
         partial += [layer for layer, each in having.items() if "kv" not in each and not {"k", "v"} <= set(each)]
         if partial:
             said = f"{len(partial)} of {max(len(layers), len(having))} layers lack one, {partial[0]} the first"
-            yield Finding("KV scales in part", said, "", len(partial))
+            yield Finding("KV scales in part", said)
         yield from _numbers(having, configuration(checkpoint).producer)
 
 
@@ -76,7 +76,7 @@ def _numbers(having: Mapping[str, Mapping[str, Stored]], producer: str) -> Itera
     every = [value for each in given.values() for side, values in each.items() if side in "kv" for value in values]
     by = f", written by {producer}" if producer else ""
     if every and all(value == 1 for value in every):
-        yield Finding("unity KV scales", f"{len(given)} layers{by}. {spellings.ON_PURPOSE}", "", len(every))
+        yield Finding("unity KV scales", f"{len(given)} layers{by}. {spellings.ON_PURPOSE}")
     else:
         for found in provenance.of_all(given):
-            yield Finding("KV scales alike", found.said, "", len(given))
+            yield Finding("KV scales alike", found.said)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from narrowgauge.checkpoints.configured import Configuration, configuration, configurations
+from narrowgauge.checkpoints.configured import Configuration, configuration, configurations, unusable
 from narrowgauge.checkpoints.cutting import Cutting
 from narrowgauge.checkpoints.families import Asked
 from narrowgauge.checkpoints.findings import Finding
@@ -35,11 +35,14 @@ def module_findings(checkpoint: Checkpoint, passports: Sequence[Passport]) -> It
     """By headers and configuration, and one tensor of zero points. Of many modules with one thing, one finding."""
     said = configuration(checkpoint)
     yield from method_findings(said)
+    for key, value in unusable(checkpoint.config):
+        yield Finding("configuration unusable", f"{key} is {str(value)[:40]!r}, of type {type(value).__name__}")
     yield from _of_files(checkpoint, said)
     if checkpoint.kind != "gguf":
         yield from _left_out(checkpoint, said, passports)
         yield from _in_name_only(checkpoint, said, passports)
         yield from _otherwise(passports)
+        yield from _alone(checkpoint, said, passports)
         yield from _entries(checkpoint, said)
     yield from _strays(checkpoint, passports)
     gptq = [passport for passport in passports if passport.scheme.name.startswith("gptq")]
@@ -58,7 +61,7 @@ def _together(kind: str, each: Sequence[tuple[str, str]]) -> Iterator[Finding]:
     """One finding of several modules: (tensor, what is so)."""
     if each:
         more = f"; {len(each)} in all" if len(each) > 1 else ""
-        yield Finding(kind, f"{each[0][1]}{more}", each[0][0], len(each))
+        yield Finding(kind, f"{each[0][1]}{more}", each[0][0])
 
 
 def _of_files(checkpoint: Checkpoint, said: Configuration) -> Iterator[Finding]:
@@ -85,29 +88,41 @@ def _words(asked: Asked) -> str:
 
 def _left_out(checkpoint: Checkpoint, said: Configuration, passports: Sequence[Passport]) -> Iterator[Finding]:
     hugging_face = {"architectures", "model_type"} & set(checkpoint.config)
-    if not hugging_face or (said.method and not said.groups):
+    if not hugging_face or not said.understood:
         return  # files alone; or a method of which only the name is known
     found = []
     for passport in passports:
         if passport.asked is None and not (passport.scheme.alone and not said.method):
             entry = said.ignored(passport.module)
             why = f"{said.where} leaves it out by {entry!r}" if entry is not None else "no target names it"
-            why = why if said.method else "config.json has no quantization_config"
+            why = why if said.where else "config.json says nothing of it"
             found.append((passport.weight.name, f"{passport.scheme.says}; {why}"))
     yield from _together("quantized and ignored", found)
 
 
+def _alone(checkpoint: Checkpoint, said: Configuration, passports: Sequence[Passport]) -> Iterator[Finding]:
+    """A folder of codes that nothing explains. One file is often looked at by itself."""
+    codes = [passport.weight.name for passport in passports if not passport.scheme.alone]
+    if codes and not checkpoint.config and not said.where and checkpoint.path.is_dir():
+        yield from _together("no configuration", [(name, "told from names alone") for name in codes])
+
+
 def _in_name_only(checkpoint: Checkpoint, said: Configuration, passports: Sequence[Passport]) -> Iterator[Finding]:
     mine = {passport.module for passport in passports}
-    found = []
+    found: dict[str, list[tuple[str, str]]] = {"quantized in name only": [], "configuration disagrees": []}
     for tensor in checkpoint.tensors.values():
         module = tensor.name.removesuffix(".weight")
         if tensor.role != "model" or module == tensor.name or module in mine or len(tensor.shape) != 2:
             continue
-        plain = tensor.dtype in ("BF16", "F16", "F32") and not _kept(module)
-        if plain and (asked := said.of(module)) is not None and asked.element:
-            found.append((tensor.name, f"{tensor.dtype}, and {said.where} has it as {asked.element}"))
-    yield from _together("quantized in name only", found)
+        if _kept(module) or (asked := said.of(module)) is None or not asked.element:
+            continue
+        what = f"{tensor.dtype}, and {said.where} has it as {asked.element}"
+        if tensor.dtype in ("BF16", "F16", "F32"):
+            found["quantized in name only"].append((tensor.name, what))
+        elif tensor.dtype == "U8":  # bytes with a scale, which no scheme has so
+            found["configuration disagrees"].append((tensor.name, what))
+    for kind, each in found.items():
+        yield from _together(kind, each)
 
 
 def _kept(module: str) -> bool:
@@ -162,8 +177,7 @@ def _entries(checkpoint: Checkpoint, said: Configuration) -> Iterator[Finding]:
     nothing = [entry for entry in nothing if not (tied and entry.endswith("lm_head"))]
     if nothing:
         shown = ", ".join(map(repr, nothing[:_NAMED])) + (" …" if len(nothing) > _NAMED else "")
-        yield Finding("ignore names nothing", f"{len(nothing)} of {len(said.ignore)} in {said.where}: {shown}", "",
-                      len(nothing))  # fmt: skip
+        yield Finding("ignore names nothing", f"{len(nothing)} of {len(said.ignore)} in {said.where}: {shown}")
 
 
 def _names_any(entry: str, names: Iterable[str], every: str, parts: bool) -> bool:

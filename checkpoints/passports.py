@@ -14,7 +14,7 @@ from narrowgauge.checkpoints.configured import configuration
 from narrowgauge.checkpoints.cutting import Cutting
 from narrowgauge.checkpoints.families import Asked
 from narrowgauge.checkpoints.findings import Finding
-from narrowgauge.checkpoints.fitting import Fit, best_fit, part_suffixes, weight_suffixes
+from narrowgauge.checkpoints.fitting import Fit, are_bytes, best_fit, part_suffixes, weight_suffixes
 from narrowgauge.checkpoints.model import Checkpoint, Stored
 from narrowgauge.checkpoints.schemes import Scheme
 
@@ -156,6 +156,8 @@ def _logical(checkpoint: Checkpoint) -> str:
 def unclaimed(checkpoint: Checkpoint, found: list[Passport]) -> Iterator[Stored]:
     """Tensors beside codes that belong to no passport."""
     mine = {tensor.name for passport in found for tensor in passport.tensors.values()}
+    bytes_ = (are_bytes(tensor, checkpoint) for tensor in checkpoint.tensors.values())
+    mine |= {scale.name for scale in bytes_ if scale is not None}
     suffixes = tuple(suffix for suffix in part_suffixes() if suffix not in _COMMON)
     for tensor in checkpoint.tensors.values():
         stray = tensor.role == "model" and tensor.name not in mine and tensor.name.endswith(suffixes)

@@ -16,6 +16,10 @@ from narrowgauge.checkpoints.passports import Passport
 NOT_IN_FLOAT16 = ("gemma2", "gemma3", "gemma3_text", "glm4")
 #: names of stored dtypes in configurations
 _DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
+#: sizes that every model has, as whole numbers above 0, and what none reaches
+_SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+          "vocab_size")  # fmt: skip
+_MOST = 1 << 31
 _LAYER = re.compile(r"(.*?\b(?:layers|h|blocks?))\.(\d{1,6})\.")
 _NOT_TEXT = ("vis", "audio", "encoder", "projector")
 
@@ -29,6 +33,8 @@ def size_findings(checkpoint: Checkpoint, passports: Sequence[Passport], to_floa
     sizes: dict[str, Any] = {**config, **inner} if isinstance(inner, dict) else dict(config)
     if checkpoint.kind == "gguf" or not sizes:
         return
+    if wrong := [f"{key} is {str(sizes[key])[:40]}" for key in _SIZES if not _is_size(sizes.get(key))]:
+        yield Finding("configuration unusable", f"{', '.join(wrong)}; expected whole numbers above 0")
     shapes = {name: tensor.shape for name, tensor in checkpoint.tensors.items() if tensor.role == "model"}
     mine = {tensor.name for passport in passports for tensor in passport.tensors.values()}
     shapes = {name: shape for name, shape in shapes.items() if name not in mine}
@@ -41,6 +47,10 @@ def size_findings(checkpoint: Checkpoint, passports: Sequence[Passport], to_floa
     half = to_float16 or _dtype(sizes) == "float16"
     if half and (refused := sorted(named & set(NOT_IN_FLOAT16))):
         yield Finding("float16 refused", f"model_type is {refused[0]!r}")
+
+
+def _is_size(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST)
 
 
 def _dtype(sizes: Sizes) -> str:
@@ -102,7 +112,7 @@ def _shapes(shapes: Mapping[str, tuple[int, ...]], sizes: Sizes) -> Iterator[Fin
             wrong.append((name, f"{list(shape)}; the configuration makes it {wanted}"))
     if wrong:
         more = f"; {len(wrong)} in all" if len(wrong) > 1 else ""
-        yield Finding("shape disagrees", wrong[0][1] + more, wrong[0][0], len(wrong))
+        yield Finding("shape disagrees", wrong[0][1] + more, wrong[0][0])
 
 
 def _layers(shapes: Mapping[str, tuple[int, ...]], sizes: Sizes) -> Iterator[Finding]:
@@ -122,7 +132,7 @@ def _layers(shapes: Mapping[str, tuple[int, ...]], sizes: Sizes) -> Iterator[Fin
     if extra or missing:
         said = f"num_hidden_layers is {count}; {stem}.* has {len(numbers)}"
         said += f", without number {missing[0]}" if missing else f", up to number {max(extra)}"
-        yield Finding("layers disagree", said, "", len(extra) + len(missing))
+        yield Finding("layers disagree", said)
 
 
 def _head(shapes: Mapping[str, tuple[int, ...]], sizes: Sizes) -> Iterator[Finding]:

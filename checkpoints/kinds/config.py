@@ -35,6 +35,14 @@ CONFIG: dict[str, Kind] = {
         "A cache of fp8 is asked for, kv_cache_scheme is null and no scales are there: the tool dropped the request.",
         "Use a version of compressed-tensors that knows this model's attention, or give scales otherwise.",
     ),
+    "configuration unusable": Kind(
+        "wrong", "A value of the configuration is of no type that it can be.", "Correct it; engines end there."
+    ),
+    "no configuration": Kind(
+        "doubt",
+        "The folder holds codes, and no configuration says how they are quantized: engines take them as numbers.",
+        "Take config.json from the export.",
+    ),
     "configuration disagrees": Kind(
         "wrong", "The tensors of a module are not what the configuration says of it.", _BOTH
     ),
