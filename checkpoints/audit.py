@@ -236,7 +236,8 @@ def count(run: Run) -> Census:
 def _online(report: Report) -> Iterator[Event]:
     """What quantizing the weights by each recipe that was asked for would do."""
     recipes = [d for d in report.asked.to if d.how == "recipe"]
-    weights = [t for t in report.chosen if online.is_weight(t)]
+    of_quantized = {tensor.name for passport in report.passports for tensor in passport.tensors.values()}
+    weights = [t for t in report.chosen if online.is_weight(t) and t.name not in of_quantized]
     report.spared = [t.name for t in weights if online.is_spared(t.name)]
     taken = [t for t in weights if not online.is_spared(t.name)]
     for to in recipes:

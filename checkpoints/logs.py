@@ -79,12 +79,23 @@ def _finding(seen: _Seen) -> Finding:
     return Finding(f"log: {first.kind}", f"{said} [{by}]", places=tuple(seen.places))
 
 
+def _is_no_text(start: bytes) -> bool:
+    """Whether more than one byte in 20 is a control character, as in UTF-16 and in what is compressed or random.
+
+    Zeros at the beginning do not count: they are what is left where a log was cut while it was written.
+    """
+    start = start.lstrip(b"\0")
+    return 20 * sum(byte < 32 and byte not in b"\t\n\r\x1b\b\f" for byte in start) > len(start)
+
+
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, from 1: the first ``LONGEST`` bytes of each, without colours."""
     try:
         with path.open("rb") as file:
             if file.peek(8).startswith(_COMPRESSED):
                 raise BadInput(f"--log {path} is compressed; unpack it first")
+            if _is_no_text(file.peek(LONGEST)):
+                raise BadInput(f"--log {path} is no text in UTF-8 (binary, or UTF-16); expected an engine's start")
             number, whole = 0, True
             while piece := file.readline(LONGEST):
                 if whole:

@@ -66,12 +66,17 @@ def _of_listing(listing: Listing, kind: Kind, index: Index | None, torch_weights
 def _kind_of(path: Path) -> Kind:
     """The kind of a file, by how it begins, and else by its name."""
     with Source(path) as source:
-        start = source.read(0, min(4, source.size), "a file")
-    if start == of_gguf.MAGIC:
+        start = bytes(source.read(0, min(9, source.size), "a file"))
+    if start[:4] == of_gguf.MAGIC:
         return "gguf"
-    if of_torch.begins_so(start):
+    if of_torch.begins_so(start[:4]):
         return "torch"
-    return kind_by_name(path.name) or "safetensors"
+    named = kind_by_name(path.name)
+    if named is None and start[8:] != b"{":
+        raise refused(
+            path, 0, "neither name nor beginning is that of safetensors, GGUF or torch; give a model's folder or file"
+        )
+    return named or "safetensors"
 
 
 def _opened(

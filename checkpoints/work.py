@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -32,7 +33,7 @@ def each(function: Callable[..., B], tasks: Sequence[A], workers: int, *shared: 
     waiting: deque[tuple[A, Future[B]]] = deque()
     try:
         for task in tasks:
-            waiting.append((task, pool.submit(_call, task)))
+            waiting.append((task, _handed_over(pool, task)))
             if len(waiting) >= workers + AHEAD:
                 first, future = waiting.popleft()
                 yield first, future.result()
@@ -45,6 +46,18 @@ def each(function: Callable[..., B], tasks: Sequence[A], workers: int, *shared: 
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _handed_over(pool: ProcessPoolExecutor, task: Any) -> Future[Any]:
+    """The task, for a process that may be started for it: Ctrl-C of a terminal reaches all, and this one alone answers.
+
+    A process inherits what is blocked where it is started, so that not even its imports end in a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        return pool.submit(_call, task)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 #: of a process of a pool: the function, and what is shared

@@ -69,8 +69,17 @@ EMULATED = tuple(name for name, target in TARGETS.items() if target.emulated)
 def target_named(name: str) -> Target:
     """The target of that name. Raises ``BadInput`` with near names."""
     if name not in TARGETS:
-        raise unknown("target", name, TARGETS)
+        raise unknown("target", name, TARGETS, aliases=_products())
     return TARGETS[name]
+
+
+def _products() -> dict[str, str]:
+    """Names of products, and what is common to several (MI300 of MI300X) -> the last target that has them."""
+    found = {}
+    for target in TARGETS.values():
+        for product in target.product.partition(" (")[0].split(", "):
+            found[product] = found[product.rstrip("X")] = target.name
+    return found
 
 
 @dataclass(frozen=True)

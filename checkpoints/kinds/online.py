@@ -12,7 +12,7 @@ ONLINE: dict[str, Kind] = {
     ),
     "quantizing clips": Kind(
         "wrong",
-        "More elements than may be lie beyond the largest value and come back smaller.",
+        "Elements lie beyond the largest value and come back smaller, and that is most of an error that is not usual.",
         "Choose a recipe that takes its scale from the weight, or give one that covers its largest magnitude.",
     ),
     "quantizing costs much": Kind(

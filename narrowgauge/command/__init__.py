@@ -52,6 +52,8 @@ has --json.
 """
 #: -1e-3, -0x1.8p3, -nan and -inf, of which argparse by itself knows only the plain decimals
 NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
+#: what shells say of a program whose reader went away (128 + SIGPIPE): neither that all is well nor that it is not
+CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
     "devices", "test", "inputs", "judge", "identify", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
@@ -68,7 +70,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; errors that are the user's to mend are one line, not a traceback."""
+    """Run a subcommand; errors that are the user's to mend, and Ctrl-C, are one line, not a traceback."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        print("narrowgauge: interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = Parser(
         prog="narrowgauge",
         description=DESCRIPTION,
@@ -99,12 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NarrowgaugeError as error:
         print(f"narrowgauge: {error}", file=sys.stderr)
         return Exit.INFRASTRUCTURE if isinstance(error, Infrastructure) else Exit.BAD_INPUT
-    except KeyboardInterrupt:
-        print("narrowgauge: interrupted", file=sys.stderr)
-        return Exit.INTERRUPTED
     except BrokenPipeError:  # "| head" has seen enough
         _drop_output()
-        return Exit.OK
+        return CUT
 
 
 def _apart(given: list[str]) -> tuple[list[str], list[str]]:

@@ -103,8 +103,14 @@ def _group(group: Group) -> dict[str, Any]:
     other = (
         "" if first.role == "model" else f" ({first.role} state: engines do not load it, and the verdict leaves it out)"
     )
+    each = (
+        f"The first {MEMBERS} of {len(group.members):,}"
+        if len(group.members) > MEMBERS
+        else f"Each of the {len(members)}"
+    )
     return {
-        "level": first.level, "kind": group.kind, "about": plain(group.about) + other, "count": group.count,
+        "each": each if len(members) > 1 else "The first places", "level": first.level,
+        "kind": group.kind, "about": plain(group.about) + other, "count": group.count,
         "where": plain(where(group)), "said": plain(first.finding.said), "meaning": first.meaning,
         "remedy": plain(first.remedy), "members": members, "places": plain(places(first)),
     }  # fmt: skip

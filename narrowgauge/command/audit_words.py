@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -202,7 +203,7 @@ def online_cells(one: OfWeight) -> tuple[str, ...]:
 
 def _compared(compared: Sequence[Compared], top: int, width: int) -> list[Text]:
     grid = Grid("", ["against the original", "SQNR", "usual", "cosine", "largest error"])
-    ranked = sorted(compared, key=lambda one: one.sqnr - one.expected)
+    ranked = sorted(compared, key=lambda one: (not one.lost, one.sqnr - one.expected))
     for one in ranked[:top]:
         grid.lines.append(Line([Text(plain(cell)) for cell in compared_cells(one)]))
     return [*grid.texts(width), *_more(len(ranked) - top, "weights")]
@@ -212,8 +213,9 @@ def compared_cells(one: Compared) -> tuple[str, ...]:
     """Cells of a weight beside its original; the worst are those furthest below what is usual."""
     if not one.original:
         return one.module, "not compared", "-", "-", "-"
+    kept = f"{one.sqnr:.1f} dB" if one.sqnr < math.inf or not one.lost else "nothing kept"
     lost = f", {one.lost:,} lost" if one.lost else ""
-    return one.module, f"{one.sqnr:.1f} dB{lost}", f"{one.expected:.1f} dB", f"{one.cosine:.4f}", f"{one.most:.3g}"
+    return one.module, f"{kept}{lost}", f"{one.expected:.1f} dB", f"{one.cosine:.4f}", f"{one.most:.3g}"
 
 
 def _more(count: int, what: str) -> list[Text]:

@@ -30,12 +30,19 @@ def on_screen() -> bool:
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
+class _Screen(Console):
+    """rich ends a program with 1 where "| head" has seen enough, and 1 says here that something is wrong."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def screen(file: TextIO | None = None, width: int | None = None, colour: bool | None = None) -> Console:
     """A console that prints texts as they are. A file or a pipe is ``PIPED_WIDTH`` wide."""
     if width is None and not on_screen():
         width = PIPED_WIDTH
     plain = None if colour is None else not colour
-    return Console(
+    return _Screen(
         file=file, width=width, force_terminal=colour, no_color=plain, highlight=False, markup=False, emoji=False
     )
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -303,6 +306,8 @@ def test_names_that_differ_by_numbers_are_one_pattern(name: str, pattern: str) -
         (["--engine", "vllm", "--kv-cache-dtype", "fp9"], "did you mean fp8"),
         (["--engine", "tgi"], "unknown engine 'tgi'"),
         (["--target", "gfx94"], "did you mean gfx942"),
+        (["--target", "MI300"], "did you mean gfx942"),
+        (["--target", "h200"], "did you mean sm_90"),
         (["--bandwidth", "0"], "expected terabytes a second"),
         (["--workers", "0"], "expected 1 or more"),
         (["--top", "0"], "expected 1 or more"),
@@ -335,7 +340,32 @@ def test_a_check_that_did_not_run_is_no_pass(tmp_path: Path, capsys: pytest.Capt
 def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert str(tmp_path) in refused(["audit", str(tmp_path)], capsys)
     assert "nowhere" in refused(["audit", str(tmp_path / "nowhere")], capsys)
+    text = tmp_path / "config.json"
+    text.write_text('{"architectures": []}')
+    assert f"{text}, byte 0: neither name nor beginning" in refused(["audit", str(text)], capsys)
     assert ends(["audit"]) == 4
+
+
+def test_processes_leave_ctrl_c_to_their_parent() -> None:
+    """Else each of them ends in a traceback of its own."""
+    assert all(blocked for _, blocked in each(_interrupt_blocked, [1, 2], 2))
+    assert not _interrupt_blocked(0), "and here it is not"
+
+
+def _interrupt_blocked(_: int) -> bool:
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
+    """rich would end with 1, which says that something is wrong; 0 would say that nothing is."""
+    folder = with_tensors(tmp_path / "m", {"a.weight": bf16(np.ones((2, 2)))})
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "narrowgauge", "audit", folder, "--headers-only"]
+    try:
+        assert subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False).returncode == 141
+    finally:
+        os.close(writing)
 
 
 def test_where_numbers_are_to_go() -> None:

@@ -147,6 +147,18 @@ def test_compressed_logs_are_refused(head: bytes, tmp_path: Path) -> None:
         found(tmp_path, head + bytes(50))
 
 
+@pytest.mark.parametrize("whole", [RECORDED[3][0].encode("utf-16"), bytes(range(256)) * 8])
+def test_what_is_no_text_is_refused(whole: bytes, tmp_path: Path) -> None:
+    """Of a log that was sent to a file by PowerShell nothing would be found, and nothing would seem wrong."""
+    with pytest.raises(BadInput, match="is no text in UTF-8"):
+        found(tmp_path, whole)
+
+
+def test_a_log_that_was_cut_while_it_was_written(tmp_path: Path) -> None:
+    """It begins with zeros, and has escapes of colours."""
+    assert found(tmp_path, bytes(3000) + b"\x1b[33m" + RECORDED[3][0].encode() + b"\x1b[0m\n")
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     for path in (tmp_path / "no.log", tmp_path):
         with pytest.raises(BadInput, match=r"--log .*expected a text file"):
