@@ -192,14 +192,14 @@ FAULTS = (
         (),
     ),
     ConversionFault(
-        "convert.byte_taken_for_a_number", "E8M0",
+        "convert.byte_taken_for_a_number", "SCALE-BYTE",
         where(_takes_e8m0, instead(step("values"), lambda s: (("as_number", "scale"), s))),
         "blocks are up to 2^120 times too large or too small",
         "the byte of an E8M0 scale was multiplied by as a number",
         (),
     ),
     ConversionFault(
-        "convert.e8m0_by_a_shift", "E8M0",
+        "convert.e8m0_by_a_shift", "SCALE-BYTE",
         where(_takes_e8m0, instead(step("values"), lambda s: (("by_shift", "scale"), s))),
         "blocks of scale 2^-127 are 0, and those whose scale is NaN infinite",
         "the byte of an E8M0 scale was shifted into the exponent of a float32",
