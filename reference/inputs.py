@@ -264,9 +264,10 @@ _CONVERSIONS = (
     _conversion("hard_scales", conversions.Shape(512, 256, hard=True), "scales that half precision or doubling spoils"),
     _conversion("loaded_once", conversions.Shape(64, 256, loaded_once=True), "one scale for shards fused on disk"),
     _conversion("empty_shard", conversions.Shape(96, 256, empty_shard=True), "a shard of no rows"),
-    _conversion("numbers", conversions.Shape(200, 288, finite=True), "no code is NaN, so that no amax is"),
-    _conversion("ragged", conversions.Shape(200, 272), "blocks that are not whole at the edges"),
-    _conversion("square", conversions.Shape(256, 256), "as many rows as columns: a transpose has the right shape"),
+    _conversion("ragged", conversions.Shape(200, 272, finite=True), "blocks that are not whole at the edges, no NaN"),
+    _conversion(
+        "square", conversions.Shape(256, 256, finite=True), "as many rows as columns, no NaN: a transpose fits"
+    ),
     _conversion("no_rows", conversions.Shape(0, 256), "an empty tensor"),
     _conversion("large", conversions.Shape(1152, 1024), "many blocks each way", "standard"),
     _conversion("large_hard", conversions.Shape(1024, 640, hard=True), "the same under scales at the ends", "standard"),

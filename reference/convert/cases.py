@@ -71,8 +71,6 @@ def suits(shape: Shape) -> Callable[[Claim], bool]:
             return False
         if shape.loaded_once and not any(name == "taken_where_one_scale_came" for name, *_ in conversion.steps):
             return False
-        if shape.finite and not any(name == "quantized" for name, *_ in conversion.steps):
-            return False
         try:
             return fits(conversion, claim.format, _input(conversion, claim.source, shape))
         except BadInput:
