@@ -103,6 +103,7 @@ OF_CHECKPOINTS: tuple[Symptom, ...] = (
         "otherwise.",
         (
             "convert.through_float16",
+            "scale.224_for_format_maximum",
             "convert.through_float16_on_a_gpu",
             "convert.nearest_exponent",
             "convert.not_finite_counted",

@@ -204,6 +204,7 @@ UNREPORTED = {
     "read.scale_rounded_to_float16",
     "read.zero_point_added",
     "read.zero_point_ignored",
+    "scale.224_for_format_maximum",
     "scale.amax_in_float16",
     "scale.amax_without_magnitude",
     "scale.minimum_too_large",
