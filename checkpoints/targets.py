@@ -35,6 +35,8 @@ _BEGINNINGS = (
 )
 #: families whose activations are in 16 bits anyway
 _WEIGHTS_ALONE = ("int4", "fp4 weights", "fp8 weights")
+#: fp8 whose bytes are FNUZ in the file: none of ``FAMILIES``, since no rule of an engine speaks of it
+STORED_FNUZ = "fp8 stored as FNUZ"
 #: what is said of a path -> kind of finding; none for units
 KINDS: dict[Becomes, str] = {
     "weights only": "weights only on the target",
@@ -76,6 +78,8 @@ def family_of(passport: Passport) -> str:
     family = next((family for start, family in _BEGINNINGS if passport.scheme.name.startswith(start)), "")
     if family in ("mxfp4", "nvfp4") and passport.inputs == "none":
         return "fp4 weights"
+    if passport.element.endswith("fnuz"):
+        return STORED_FNUZ
     if family != "fp8":
         return family
     if passport.cutting is not None and passport.cutting.cut == "block":
@@ -92,6 +96,11 @@ def own_name(engine: str, method: str, family: str) -> str:
 def path(family: str, method: str, engine: str, target: str) -> Path:
     """The path of a family, for a method of quantization ("" where the checkpoint names none)."""
     gpu = gpu_named(target)
+    if family == STORED_FNUZ and not engine and gpu.backend != "cpu":
+        native = "float8_e4m3fnuz" in target_named(target).hardware
+        return Path(
+            family, "units" if native else "emulated", "" if native else "no units of FNUZ", "devices/targets.py"
+        )
     if family not in FAMILIES:
         return Path(family, "not known", "no rule for the format")
     if not engine:

@@ -105,29 +105,33 @@ RENAMED_AWAY = (".weight_scale_inv", ".weight_scale")
 LLAMA = "sglang/srt/models/llama.py"
 #: what the method fp8 calls its scales: in blocks by the first name, by the second otherwise
 SCALE_NAMES = {"vllm": f"{_V8}fp8.py:318-339", "sglang": f"{_S8}fp8.py:680-696"}
+#: compressed-tensors calls them by the second name alone, in blocks too
+TENSORS_SCALE = {"vllm": f"{_V8}{_TENSORS}:130", "sglang": f"{_S8}{_TENSORS}:137"}
 
 
 def renamed_findings(
     passports: Sequence[Passport], said: Configuration, engine: str, loader: Loader | None
 ) -> Iterator[Finding]:
-    """Scales of the method fp8 that arrive under another name than the method has, by the file or by the loader.
+    """Scales of fp8 (method fp8, and compressed-tensors) under another name than the method has, by file or by loader.
 
     SGLang's loader of models with latent attention finds both names (deepseek_weight_loader.py:89-97).
     """
-    if said.method != "fp8" or (loader is not None and loader.attention.endswith("attn_mqa")):
+    named = {"fp8": SCALE_NAMES, "compressed-tensors": TENSORS_SCALE}.get(said.method)
+    if named is None or (loader is not None and loader.attention.endswith("attn_mqa")):
         return
-    blocks = bool(said.said.get("weight_block_size"))
+    blocks = named is SCALE_NAMES and bool(said.said.get("weight_block_size"))
     wanted, other = RENAMED_AWAY if blocks else RENAMED_AWAY[::-1]
     names = [p.scale.name for p in passports if p.scale is not None and p.scheme.name.startswith("fp8")]
     shortens = engine == "sglang" and loader is not None and loader.source.startswith(LLAMA)
     if not shortens:
-        kind, where, how = "scales of another name", SCALE_NAMES[engine], f"end as {other}"
+        kind, where, how = "scales of another name", named[engine], f"end as {other}"
         lost = [name for name in names if name.endswith(other)]
     else:
         kind, where = "scales renamed away", f"{LLAMA}:721-724; {SCALE_NAMES[engine]}"
         how = f"are looked for as {other} by the loader"
         lost = [name for name in names if name.endswith(RENAMED_AWAY)] if blocks else []
     if lost:
-        size = "weight_block_size" if blocks else "no weight_block_size"
-        text = f"{engine}: {len(lost)} tensors, {lost[0]} the first, {how}; with {size} the method has {wanted}"
+        size = "with weight_block_size " if blocks else "with no weight_block_size "
+        size = size if named is SCALE_NAMES else ""
+        text = f"{engine}: {len(lost)} tensors, {lost[0]} the first, {how}; {size}the method has {wanted}"
         yield Finding(kind, f"{text} ({where})", lost[0])

@@ -24,7 +24,11 @@ from narrowgauge.checkpoints.engines.paths import (
     WHERE,
 )
 from narrowgauge.checkpoints.methods import METHODS
-from narrowgauge.checkpoints.targets import KINDS, gpu_named, own_name, path
+from narrowgauge.checkpoints.model import Stored
+from narrowgauge.checkpoints.passports import Passport
+from narrowgauge.checkpoints.schemes import SCHEMES
+from narrowgauge.checkpoints.sizes import NOT_IN_FLOAT16
+from narrowgauge.checkpoints.targets import KINDS, STORED_FNUZ, family_of, gpu_named, own_name, path
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.devices.targets import E4, E4Z, TARGETS
 from narrowgauge.suites.meta.engines.loading import folder_of
@@ -81,6 +85,23 @@ def test_no_unit_is_claimed_that_the_target_has_not(target: str) -> None:
                 if E4Z in hardware:
                     assert becomes in ("converted", "refused"), (engine, family, becomes)
     assert (path("fp8", "", "", target).becomes == "units") == (E4 in hardware)
+
+
+def test_bytes_that_are_stored_as_fnuz() -> None:
+    """They are native where FNUZ is, and nowhere else; what an engine makes of them is not known."""
+    assert path(STORED_FNUZ, "", "", "gfx942").becomes == "units"
+    assert path(STORED_FNUZ, "", "", "gfx950").becomes == path(STORED_FNUZ, "", "", "sm_90").becomes == "emulated"
+    assert path(STORED_FNUZ, "fp8", "vllm", "gfx942").becomes == "not known"
+    stored = Stored("a.weight", "F8_E4M3FNUZ", (4, 4), Path("m"), 0, 16, "float8_e4m3fnuz", "model")
+    assert family_of(Passport("a", SCHEMES["fp8"], {"weight": stored}, (4, 4), None, "", "names alone")) == STORED_FNUZ
+
+
+def test_models_that_are_refused_in_float16() -> None:
+    """As vLLM 0.33.0 has them, and as its source says where it is at hand."""
+    assert set(NOT_IN_FLOAT16) == {"gemma2", "gemma3", "gemma3_text", "glm4"}
+    source = (_folder("vllm") / "vllm" / "config" / "model.py").read_text()
+    table = source.partition("_FLOAT16_NOT_SUPPORTED_MODELS = {")[2].partition("}")[0]
+    assert set(re.findall(r'^\s*"(\w+)":', table, re.MULTILINE)) == set(NOT_IN_FLOAT16)
 
 
 def test_capabilities() -> None:

@@ -266,6 +266,21 @@ def test_scales_under_another_name(engine: str, edits: tuple[Edit, ...], kind: s
         assert f"{engine}: {number} tensors, " in found[kind].said
 
 
+@pytest.mark.parametrize(
+    ("engine", "edits", "kind"),
+    [
+        ("vllm", (), ""),
+        ("vllm", (renamed(PLAIN, INV),), ANOTHER),
+        ("sglang", (renamed(PLAIN, INV),), ""),  # its loader of Llama renames them back
+        ("sglang", (QWEN, renamed(PLAIN, INV)), ANOTHER),
+    ],
+)
+def test_scales_of_compressed_tensors_under_another_name(
+    engine: str, edits: tuple[Edit, ...], kind: str, tmp_path: Path
+) -> None:
+    assert set(said(tmp_path, "ct_FP8", engine, "", "", *edits)) & {AWAY, ANOTHER} == ({kind} if kind else set())
+
+
 def hybrid(made: Draft) -> None:
     """A module of MXFP4 beside: its scales have a name of their own."""
     made.tensors["model.layers.0.extra.weight"] = Raw("U8", (4, 16), bytes(64))
