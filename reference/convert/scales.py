@@ -18,7 +18,7 @@ _MXFP4 = (Held(FIRST, layout="nibbles_low_first"), Held("scale", "block", "float
 def _reciprocal(name: str, source: str) -> Conversion:
     return Conversion(
         name, (("float4_e2m1fn", "float4_e2m1fn"),), _NVFP4, _NVFP4, (("reciprocal", "global_scale"),), source,
-        evidence="document", blocks=Blocks(1, 16), new_blocks=Blocks(1, 16),
+        blocks=Blocks(1, 16), new_blocks=Blocks(1, 16),
     )  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def _renamed(one: str, other: str, source: str) -> Conversion:
     return Conversion(
         f"{one}_to_{other}", (("float8_e4m3fn", "float8_e4m3fn"),), (Held(FIRST), Held(one, "block", "float32")),
         (Held(FIRST), Held(other, "block", "float32")), (("copied", one, other),), source,
-        evidence="document", blocks=Blocks(128, 128, ragged=True), new_blocks=Blocks(128, 128, ragged=True), exact=True,
+        blocks=Blocks(128, 128, ragged=True), new_blocks=Blocks(128, 128, ragged=True), exact=True,
     )  # fmt: skip
 
 
@@ -45,7 +45,10 @@ def _swizzled(layout: str, formats: tuple[str, ...], back: bool) -> Conversion:
 
 
 _CONVERTER = "compressed-tensors 0.20.1 converters/modelopt_nvfp4.py: the one global scale is 1 over the other"
-_INV = "DeepSeek-V3 README_WEIGHTS.md: a weight is code * weight_scale_inv, whatever its name says"
+_INV = (
+    "transformers 5.24.0 integrations/finegrained_fp8.py:1131-1173, as DeepSeek-V3 README_WEIGHTS.md: a weight is "
+    "code * weight_scale_inv, whatever its name says"
+)
 CONVERSIONS = (
     _renamed("weight_scale_inv", "weight_scale", _INV),
     _renamed("weight_scale", "weight_scale_inv", _INV),

@@ -63,6 +63,7 @@ def test_the_page_is_that_of_the_catalogue() -> None:
 def test_a_conversion_is_said_and_travels(conversion: Conversion) -> None:
     assert all(words for _, words in facts_of(conversion))
     assert {str(step[0]) for step in conversion.steps} <= STEPS.keys()
+    assert conversion.evidence != "document", "a wrong converter would be disputed, and the command end with 0"
     contract = Convert(conversion)
     assert contract_from_json(json.loads(json.dumps(contract_to_json(contract)))) == contract
 
