@@ -152,11 +152,7 @@ def noisy(clipped: float, count: int, rounded: float = 1.0) -> Measured:
 @pytest.mark.parametrize("recipe", ["ocp.mxfp4", "ocp.mxfp8_e4m3", "ocp.mxfp8_e5m2"])
 def test_common_weights_survive_scales_that_are_rounded_down(recipe: str, tmp_path: Path) -> None:
     """Elements are clipped by the definition of MX; nothing is to be done about it, so nothing is wrong."""
-<<<<<<< HEAD
     weight = np.random.default_rng(7).normal(0, 0.05, (64, 128))
-=======
-    weight = np.random.default_rng(7).normal(0, 0.05, (64, 128)).astype(np.float32).astype(np.float64)
->>>>>>> c7-review
     to = destinations([recipe])[0]
     one = of_weight(stored(tmp_path, weight), to)
     assert one.measured is not None
