@@ -58,6 +58,8 @@ def _there(census: Census) -> Iterator[Finding]:
         return
     if census.nan:
         said = f"{census.nan:,} of {census.elements:,} values are NaN"
+        if census.format == "float8_e4m3fn":  # and a few ±240 of FNUZ are too few for a fingerprint
+            said += "; in FNUZ these bytes are ±240, if the label is wrong"
         yield Finding("NaN there", said, count=census.nan, places=census.places(counted.NAN))
     if census.infinite:
         said = f"{census.plus_infinite:,} values are inf and {census.minus_infinite:,} -inf, of {census.elements:,}"

@@ -108,6 +108,8 @@ def test_what_is_there_already(tmp_path: Path) -> None:
     assert found(tensor, "float16") == [], "they are infinite before"
     (code,) = found(codes_of(tmp_path, [0x38, 0x7F]), "")
     assert (code.kind, indices(code)) == ("NaN there", [(1,)])
+    assert "in FNUZ these bytes are ±240" in code.said
+    assert "FNUZ" not in nan.said, "a number of 32 bits has no flavour"
 
 
 def codes_of(folder: Path, codes: list[int], format: str = "float8_e4m3fn", name: str = "p.weight") -> Stored:
