@@ -33,7 +33,7 @@ UNSORTED: dict[str, int] = {
     "sglang.fp8_native_token": 4,
     "sglang.fp8_native_token_gpu": 5,
     "sglang.fp8_block_ue8m0_gpu": 2,
-    "sglang.mxfp4_util": 15,
+    "sglang.mxfp4_util": 16,
     "sglang.mxfp4_rne": 5,
     "sglang.fp4_kv_block16": 8,
     "sglang.fp4_kv_block16_eager": 15,
