@@ -36,13 +36,14 @@ SIZE = 1 << 28  #: bytes of a file
 DRAWN = 1 << 22  #: numbers that are drawn; a file repeats them
 #: of torch's amax over bfloat16; of one process by two. Of 8 bits, which torch has no amax of, at least 1 GB/s is meant
 GOAL, TWO_GOAL, NO_GOAL = 0.6, 1.7, 0.0
-#: the file, where its bytes are, what torch does, the goal
-CASES: tuple[tuple[str, str, str, float], ...] = (
-    ("BF16", "file", "mapped", GOAL),
-    ("BF16", "cold file", "mapped", GOAL),
-    ("BF16", "memory", "memory", GOAL),
-    ("F8_E4M3", "file", "bytes", NO_GOAL),
-    ("F8_E4M3", "cold file", "bytes", NO_GOAL),
+#: the file, where its bytes are, what torch does, the goal, into which formats it is looked
+CASES: tuple[tuple[str, str, str, float, tuple[str, ...]], ...] = (
+    ("BF16", "file", "mapped", GOAL, ()),
+    ("BF16", "cold file", "mapped", GOAL, ()),
+    ("BF16", "memory", "memory", GOAL, ()),
+    ("BF16", "file", "mapped", NO_GOAL, DESTINATIONS),
+    ("F8_E4M3", "file", "bytes", NO_GOAL, ()),
+    ("F8_E4M3", "cold file", "bytes", NO_GOAL, ()),
 )
 WORKERS = 2
 
@@ -83,14 +84,16 @@ def _written(folder: Path, dtype: str, codes: Coded) -> Stored:
     return Stored(dtype, dtype, (SIZE // codes.data.itemsize,), path, 0, SIZE, codes.format)
 
 
-def _against_torch(peer: Peer, tensor: Stored, where: str, against: str, goal: float) -> Benchmark:
-    ours: Work = partial(take_census, tensor)
+def _against_torch(
+    peer: Peer, tensor: Stored, where: str, against: str, goal: float, into: tuple[str, ...]
+) -> Benchmark:
+    ours: Work = partial(take_census, tensor, into)
     theirs: Work = partial(peer.ask, against)
     if where == "cold file":
         ours, theirs = partial(_cold, tensor, ours), partial(_cold, tensor, theirs)
     if where == "memory":
-        ours = partial(_in_memory, np.fromfile(tensor.path, FORMATS[tensor.format].storage))
-    name = f"census {tensor.format}, {where}"
+        ours = partial(_in_memory, np.fromfile(tensor.path, FORMATS[tensor.format].storage), into)
+    name = f"census {tensor.format}, {where}" + (f", into {' and '.join(into)}" if into else "")
     return Benchmark(name, f"{peer.ask('who')}, {against}", tensor.shape[0], ours, theirs, goal, size=tensor.size)
 
 
@@ -101,10 +104,10 @@ def _cold(tensor: Stored, work: Work) -> None:
     work()
 
 
-def _in_memory(codes: npt.NDArray[np.uint16]) -> Census:
+def _in_memory(codes: npt.NDArray[np.uint16], into: tuple[str, ...]) -> Census:
     """The census of an array."""
     length = PIECE // codes.itemsize
-    tally = FloatTally(FORMATS["bfloat16"], DESTINATIONS, length, signs=False)
+    tally = FloatTally(FORMATS["bfloat16"], into, length, signs=False)
     for start in range(0, codes.size, length):
         tally.add(codes[start : start + length].view(np.uint8), start)
     return tally.result(codes.shape)
@@ -113,12 +116,12 @@ def _in_memory(codes: npt.NDArray[np.uint16]) -> Census:
 def _two(tensor: Stored, pool: ProcessPoolExecutor) -> Benchmark:
     """Two processes that are there already, against this one."""
     name = f"census {tensor.format}, {WORKERS} processes"
-    ours, theirs = partial(_shared, tensor, pool), partial(take_census, tensor)
+    ours, theirs = partial(_shared, tensor, pool), partial(take_census, tensor, ())
     return Benchmark(name, "one process", tensor.shape[0], ours, theirs, TWO_GOAL, size=tensor.size)
 
 
 def _shared(tensor: Stored, pool: ProcessPoolExecutor) -> None:
     half = tensor.size // WORKERS
-    parts = [pool.submit(census_of_run, tensor, half * turn, half) for turn in range(WORKERS)]
+    parts = [pool.submit(census_of_run, tensor, half * turn, half, ()) for turn in range(WORKERS)]
     for part in parts:
         part.result()

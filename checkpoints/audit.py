@@ -20,7 +20,6 @@ from narrowgauge.checkpoints.counted import Census
 from narrowgauge.checkpoints.engines.findings import engine_findings
 from narrowgauge.checkpoints.findings import Finding
 from narrowgauge.checkpoints.flavours import flavour_findings
-from narrowgauge.checkpoints.landing import DESTINATIONS
 from narrowgauge.checkpoints.logs import log_findings
 from narrowgauge.checkpoints.model import Stored
 from narrowgauge.checkpoints.opening import open_checkpoint
@@ -173,8 +172,8 @@ def _blocks(report: Report) -> Iterator[Event]:
 
 
 def _into(report: Report) -> tuple[str, ...]:
-    """Where a census looks."""
-    return tuple(dict.fromkeys([*DESTINATIONS, *(d.format for d in report.asked.to if d.how == "cast")]))
+    """Where a census looks: in the formats that were asked for alone, since each costs two passes."""
+    return tuple(dict.fromkeys(d.format for d in report.asked.to if d.how == "cast"))
 
 
 def _moved(report: Report, tensor: Stored, census: Census, known: Collection[str]) -> Iterator[Found]:

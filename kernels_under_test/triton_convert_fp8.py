@@ -254,10 +254,12 @@ def triton_fnuz_to_ocp(x, format, scale):
 @converter("ue8m0_to_fnuz", FNUZ)
 def triton_ue8m0_to_fnuz(x, format, scale):
     check_codes(x)
+    check_scale("scale", scale, grid_of(x, 1, 32), torch.float8_e8m0fnu)
     return {"codes": mapped(x, ocp_to_fnuz), "scale": mapped(scale, one_more)}
 
 
 @converter("vllm.ue8m0_to_fnuz", FNUZ)
 def triton_vllm_ue8m0_to_fnuz(x, format, scale):
     check_codes(x)
+    check_scale("scale", scale, grid_of(x, 1, 32), torch.float8_e8m0fnu)
     return {"codes": mapped(x, vllm_ocp_to_fnuz), "scale": mapped(scale, vllm_one_more)}
