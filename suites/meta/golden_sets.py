@@ -27,6 +27,7 @@ WIDE = [f for f in FAMILIES.values() if f.operation == "cast" and FORMATS[f.form
 DECODES = [f for f in FAMILIES.values() if f.operation == "decode"]
 DRAWN = [f for f in FAMILIES.values() if f.operation == "stochastic"]
 CALLS = [f for f in FAMILIES.values() if f.operation.startswith("kv_")]
+CONVERSIONS = [f for f in FAMILIES.values() if f.operation == "convert"]
 QUANTIZERS = [f for f in FAMILIES.values() if f.operation == "quantize"]
 SATURATING = FAMILIES["cast-ocp_saturate-float8_e4m3fn"]
 FILE = f"{SATURATING.name}.safetensors"

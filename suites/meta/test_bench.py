@@ -86,7 +86,7 @@ def test_a_census_is_measured_against_amax(capsys: pytest.CaptureFixture[str], m
     monkeypatch.setattr(census, "WORKERS", 1)  # a process takes its time to start
     data = as_json(["bench", "--rounds", "1", "-k", "census"], capsys)
     alone = [m for m in data if m["peer"] == "one process"]
-    assert len(data) == len(CENSUSES) + len(alone) == 7
+    assert len(data) == len(CENSUSES) + len(alone) == 8
     assert {m["goal"] for m in alone} == {1.7}
     assert all(m["peer"].startswith("torch ") for m in data if m not in alone)
     assert all(min(m["ratio"], m["rate"], m["moved"]) > 0 for m in data)

@@ -48,6 +48,7 @@ NAMED = {
     "awq_order_reversed": "layout.awq_order_backwards",
     "zeros_the_other_way": "layout.zero_two_lower",
     "logarithm_without_bias": "convert.bias_not_added",
+    "fnuz_to_224": "scale.224_for_format_maximum",
 }
 #: they differ for zero points alone that the other convention has no place for, which nobody can be asked for
 UNSEEN = {"zeros_carry", "awq_zeros_borrow"}

@@ -24,6 +24,7 @@ from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
 from narrowgauge.suites.meta.golden_sets import (
     CALLS,
     CASTS,
+    CONVERSIONS,
     DECODES,
     DRAWN,
     FAMILIES,
@@ -41,6 +42,9 @@ from narrowgauge.suites.meta.killer_policies import MEANT
 from narrowgauge.suites.meta.second_derivation import DEFAULTS
 
 pytestmark = pytest.mark.meta
+
+#: families that are no function of a code
+BY_CALLS = (*QUANTIZERS, *DRAWN, *CALLS, *CONVERSIONS)
 SMALL = ["float8_e4m3fn"]
 
 
@@ -57,7 +61,7 @@ def test_every_family_has_a_file_of_every_kind(everything: dict[str, bytes]) -> 
     listed = json.loads(everything[NAME])["files"]
     for family in FAMILIES.values():
         kinds = {name.split("/")[0] for name, entry in listed.items() if entry["family"] == family.name}
-        assert kinds == set(KINDS) - ({"json", "header"} if family in (*QUANTIZERS, *DRAWN, *CALLS) else set())
+        assert kinds == set(KINDS) - ({"json", "header"} if family in BY_CALLS else set())
     assert {name for name in everything if "/" not in name} == {"README.txt", NAME}
 
 

@@ -22,6 +22,7 @@ from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.suites.judging import Judged, run_cell
 from narrowgauge.suites.meta.marks import needs_torch
+from narrowgauge.suites.meta.test_conversion_mutants import NAMED as OF_CONVERTERS
 from narrowgauge.suites.meta.test_kv_mutants import NAMED as OF_CACHES
 from narrowgauge.suites.planning import Planned
 
@@ -140,7 +141,7 @@ def test_one_fault_in_four_of_each_family_is_a_real_kernel() -> None:
     """A mutant made from a fault shows only that the fault differs from the reference."""
     for family in {name.split(".")[0] for name in FAULTS}:
         faults = [name for name in FAULTS if name.startswith(f"{family}.")]
-        real = {*NAMED.values(), *OF_CACHES.values()} & set(faults)
+        real = {*NAMED.values(), *OF_CACHES.values(), *OF_CONVERTERS.values()} & set(faults)
         assert 4 * len(real) >= len(faults), f"{family}: {len(real)} real kernels for {len(faults)} faults"
 
 

@@ -92,7 +92,17 @@ def test_a_fault_does_what_its_words_say(probe: Probe) -> None:
 
 def test_every_fault_of_quantizers_is_probed() -> None:
     ours = {name for name in FAULTS if name.split(".")[0] in FAMILIES}
-    assert ours - {p.fault for p in PROBES} == set(BY_TIES) | {"scale.format_maximum_for_224", "scale.448_for_fnuz"}
+    of_fnuz = {"scale.format_maximum_for_224", "scale.224_for_format_maximum", "scale.448_for_fnuz"}
+    assert ours - {p.fault for p in PROBES} == set(BY_TIES) | of_fnuz
+
+
+def test_224_is_taken_for_the_largest_of_fnuz() -> None:
+    """A row whose largest magnitude is 240 has the scale 1; over 224 it is 240 / 224."""
+    right = behaviour_of(Claim.parse("quantize/aiter.fp8_triton/float32/float8_e4m3fnuz"))
+    wrong = FAULTS["scale.224_for_format_maximum"].applied_to(right)
+    assert wrong is not None
+    scales = [float(decode_values(b.run(float32(240.0))["scale"])[0, 0]) for b in (right, wrong)]
+    assert scales == [1.0, float(np.float32(240) / np.float32(224))]
 
 
 F32 = np.float32
