@@ -39,7 +39,9 @@ class FloatTally:
         self._signed = np.dtype(f"<i{fmt.storage.itemsize}")
         self._zero, self._unsigned = (np.array(code, self._signed) for code in (0, fmt.sign_bit - 1))
         self._into = [_Into(landing(fmt, destination(to)), self._signed) for to in into if to != fmt.name]
-        self._magnitudes = np.empty(longest, self._signed)
+        self._one, self._lowest = np.array(1, self._signed), int(np.iinfo(self._signed).min)
+        self._magnitudes, self._above = np.empty(longest, self._signed), np.empty(longest, self._signed)
+        self._is_zero = np.empty(longest, np.bool_)
         self._signs, self._others = Masks(1, longest) if signs else None, 0  # the latter: of zeros and NaN
         self._subnormal = Masks(len(self._into), longest)
 
@@ -64,14 +66,15 @@ class FloatTally:
 
     def _zeros(self, run: Run) -> None:
         """Count zeros, and find the least magnitude that is none."""
-        zero = run.magnitudes == 0
-        run.zeros = counted.number(zero)
-        negative = counted.number(zero & (run.codes < 0))
+        zero = np.equal(run.magnitudes, self._zero, self._is_zero[: run.magnitudes.size])
+        run.zeros = int(np.count_nonzero(zero))
+        if int(run.codes.min()) == self._lowest:  # that of -0: every other negative number is above
+            negative = int(np.count_nonzero(run.codes == self._lowest))
+            self.counts["negative_zeros"] += negative
+            self._others += negative
         self.counts["zeros"] += run.zeros
-        self.counts["negative_zeros"] += negative
-        self._others += negative
-        above = (run.magnitudes - 1).view(self.fmt.storage)  # zero becomes the largest of all
-        run.least = min(int(above.min()) + 1, special_code(self.fmt))
+        above = np.subtract(run.magnitudes, self._one, self._above[: run.magnitudes.size])
+        run.least = min(int(above.view(self.fmt.storage).min()) + 1, special_code(self.fmt))  # zero became the largest
 
     def _special(self, run: Run) -> None:
         """Count NaN and infinities, and find the largest magnitude that is finite."""
