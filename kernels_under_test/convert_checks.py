@@ -25,6 +25,14 @@ def check_widths(widths, shards, rows):
         raise ValueError(f"widths are {widths.flatten().tolist()}; expected {rows} rows in all, none below 0")
 
 
+def of_rows(name, value, widths, x):
+    """A number of each fused shard as one of each of its rows of x, [rows, 1]."""
+    check_codes(x)
+    check_scale(name, value, (widths.shape[0], 1))
+    check_widths(widths, widths.shape[0], x.shape[0])
+    return torch.repeat_interleave(value, widths.flatten().long(), dim=0)
+
+
 def grid_of(x, rows, columns):
     """How many blocks a matrix has each way, the last ones ragged. 0 rows or columns: all of them."""
     return tuple(-(-size // each) if each else 1 for size, each in zip(x.shape, (rows, columns), strict=True))

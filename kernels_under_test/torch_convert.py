@@ -6,7 +6,7 @@ import torch
 
 from narrowgauge import Convert, kernel
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FNUZ, FP4
-from narrowgauge.kernels_under_test.convert_checks import check_codes, check_scale, check_widths, grid_of
+from narrowgauge.kernels_under_test.convert_checks import check_codes, check_scale, grid_of, of_rows
 
 E8M0 = ("float8_e8m0fnu",)
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -61,30 +61,22 @@ def torch_fnuz_to_ocp(x, format, scale):
 # --- fused shards ----------------------------------------------------------------------------------------------------
 
 
-def of_rows(name, value, widths, rows):
-    """A number of each shard as one of each of its rows."""
-    check_scale(name, value, (widths.shape[0], 1))
-    check_widths(widths, widths.shape[0], rows)
-    return torch.repeat_interleave(value, widths.flatten().long(), dim=0)
-
-
 @converter("vllm.nvfp4_largest_divisor", FP4, FP4)
 def torch_nvfp4_largest_divisor(x, format, scale, global_scale, widths):
-    of_rows("global_scale", global_scale, widths, x.shape[0])
+    of_rows("global_scale", global_scale, widths, x)
     return {"codes": x, "scale": scale, "global_scale": (1.0 / global_scale.max()).reshape(1, 1)}
 
 
 @converter("vllm.nvfp4_largest_multiplier", FP4, FP4)
 def torch_nvfp4_largest_multiplier(x, format, scale, global_scale, widths):
-    of_rows("global_scale", global_scale, widths, x.shape[0])
+    of_rows("global_scale", global_scale, widths, x)
     return {"codes": x, "scale": scale, "global_scale": global_scale.max().reshape(1, 1)}
 
 
 @converter("nvfp4_one_global", FP4, FP4)
 def torch_nvfp4_one_global(x, format, scale, global_scale, widths):
     """In float64, where all products are exact and a quotient rounds to the right code."""
-    check_codes(x)
-    own = of_rows("global_scale", global_scale, widths, x.shape[0]).double()
+    own = of_rows("global_scale", global_scale, widths, x).double()
     common, old = own.new_tensor(global_scale.max().double()), scale.double()
     stored = nearest_e4m3(old * own / common)
     kept = (old == 0) | old.isnan()

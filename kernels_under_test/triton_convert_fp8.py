@@ -8,7 +8,7 @@ import triton.language as tl
 
 from narrowgauge import Convert, kernel
 from narrowgauge.kernels_under_test.claiming import E4M3, FNUZ, FP4
-from narrowgauge.kernels_under_test.convert_checks import check_codes, check_scale, check_widths, grid_of
+from narrowgauge.kernels_under_test.convert_checks import check_codes, check_scale, grid_of, of_rows
 from narrowgauge.kernels_under_test.triton_codec import BLOCK, encode
 from narrowgauge.kernels_under_test.triton_dequantize import read
 from narrowgauge.kernels_under_test.triton_quantize import input_to_float8, times_inverse
@@ -116,18 +116,10 @@ def triton_fnuz_to_ocp_requantized(x, format, source, scale):
 # --- fused shards ----------------------------------------------------------------------------------------------------
 
 
-def of_rows(x, scale, widths):
-    """The scale of each row's shard, [rows, 1]."""
-    check_codes(x)
-    check_scale("scale", scale, (widths.shape[0], 1))
-    check_widths(widths, widths.shape[0], x.shape[0])
-    return torch.repeat_interleave(scale, widths.flatten().long(), dim=0)
-
-
-def merged(x, source, format, own, scale, through, recipe):
+def merged(x, source, format, own, scale, through, recipe, bound=None):
     largest = scale.max().reshape(1, 1)
     made = read(x, through, source, own, 1, 0).view(WIDE[through])
-    return {"codes": by_blocks(made, largest, recipe, format, 0, 0), "scale": largest}
+    return {"codes": by_blocks(made, largest, recipe, format, 0, 0, bound=bound), "scale": largest}
 
 
 def unless_loaded_once(x, scale, found):
@@ -139,25 +131,25 @@ def unless_loaded_once(x, scale, found):
 
 @converter("requantize_to_largest")
 def triton_requantize_to_largest(x, format, source, scale, widths):
-    return merged(x, source, format, of_rows(x, scale, widths), scale, "float32", divided)
+    own = of_rows("scale", scale, widths, x)
+    return merged(x, source, format, own, scale, "float32", divided)
 
 
 @converter("requantize_to_largest", FNUZ, FNUZ)
 def triton_requantize_to_largest_fnuz(x, format, source, scale, widths):
-    largest = scale.max().reshape(1, 1)
-    made = read(x, "float32", source, of_rows(x, scale, widths), 1, 0).view(torch.float32)
-    return {"codes": by_blocks(made, largest, divided, format, 0, 0, bound=OWN_BOUNDS[format]), "scale": largest}
+    own = of_rows("scale", scale, widths, x)
+    return merged(x, source, format, own, scale, "float32", divided, OWN_BOUNDS[format])
 
 
 @converter("vllm.requantize_to_largest")
 def triton_vllm_requantize_to_largest(x, format, source, scale, widths):
-    own = of_rows(x, scale, widths).half().float()
+    own = of_rows("scale", scale, widths, x).half().float()
     return unless_loaded_once(x, scale, merged(x, source, format, own, scale, "float16", vllm))
 
 
 @converter("vllm.requantize_to_largest_cpu")
 def triton_vllm_requantize_to_largest_cpu(x, format, source, scale, widths):
-    own = of_rows(x, scale, widths)
+    own = of_rows("scale", scale, widths, x)
     return unless_loaded_once(x, scale, merged(x, source, format, own, scale, "float16", vllm))
 
 

@@ -106,8 +106,9 @@ def twice(memory: Array, layout: Layout, rows: int, columns: int) -> Array:
     return pack_grid(unpack_grid(memory, LAYOUTS["nibbles_low_first"], (1, shape[0] * shape[1])).reshape(shape), layout)
 
 
-def written_as(pairs: Mapping[str, str]) -> MemoryEdit:
-    """The codes are written by another layout: by the one that stands beside the right one, where it fits."""
+def written_as(pairs: Mapping[str, str], reads: bool = False) -> MemoryEdit:
+    """The codes are written by another layout, by the one that stands beside the right one, where it fits; or read by
+    it, which is the reverse."""
 
     def edit(memory: Array, layout: Layout, rows: int, columns: int) -> Array | None:
         other = LAYOUTS.get(pairs.get(layout.name, ""))
@@ -117,23 +118,8 @@ def written_as(pairs: Mapping[str, str]) -> MemoryEdit:
             shape = grid(other, rows, columns)
         except BadInput:  # these sizes have no place in the other layout
             return None
-        return pack_grid(unpack_grid(memory, layout, shape), other)
-
-    return edit
-
-
-def read_as(pairs: Mapping[str, str]) -> MemoryEdit:
-    """The codes are read by another layout: the reverse of ``written_as``."""
-
-    def edit(memory: Array, layout: Layout, rows: int, columns: int) -> Array | None:
-        other = LAYOUTS.get(pairs.get(layout.name, ""))
-        if other is None:
-            return None
-        try:
-            shape = grid(other, rows, columns)
-        except BadInput:
-            return None
-        return pack_grid(unpack_grid(memory, other, shape), layout)
+        first, last = (other, layout) if reads else (layout, other)
+        return pack_grid(unpack_grid(memory, first, shape), last)
 
     return edit
 
@@ -209,7 +195,7 @@ LAYOUT_FAULTS = (
         "fluent nonsense: 30 of 32 elements stand elsewhere",
         "a byte holds elements i and i+16 where the format wants 2i and 2i+1",
         (),
-        misread=read_as({"nibbles_low_first": "nibbles_planar_32"}),
+        misread=written_as({"nibbles_low_first": "nibbles_planar_32"}, reads=True),
     ),
     LayoutFault(
         "layout.six_bits_otherwise",
