@@ -90,6 +90,8 @@ def _is_no_text(start: bytes) -> bool:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, from 1: the first ``LONGEST`` bytes of each, without colours."""
+    if path.exists() and not path.is_file():  # a pipe would keep whoever opens it waiting
+        raise BadInput(f"--log {path} is no file; expected a text file of an engine's start")
     try:
         with path.open("rb") as file:
             if file.peek(8).startswith(_COMPRESSED):

@@ -11,7 +11,7 @@ from narrowgauge.contracts.conversion import FIRST, Conversion, Held
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.layout import InMemory
-from narrowgauge.reference.convert.work import shape_of, shards_of
+from narrowgauge.reference.convert.work import check_taken, shape_of, shards_of
 from narrowgauge.reference.packings import Packing, packing_named
 
 
@@ -115,6 +115,7 @@ def read_memory(
 def fits(conversion: Conversion, format_name: str, x: Coded) -> bool:
     """Whether blocks divide the codes, and the layouts of both sides have a place for these sizes."""
     try:
+        check_taken(conversion, x.format, x)
         to_memory(conversion, x)
         like = shaped_outputs(conversion, format_name, x)
         for held in conversion.gives:

@@ -85,8 +85,8 @@ def transpose(work: Work, name: str) -> Buffers:
 def part_rows(work: Work, name: str, count: float) -> Buffers:
     """Rows that stand one of each part in turn become the parts, one after the other: gate and up of gpt-oss."""
     held, parts = work.held[name], int(count)
-    rows = np.arange(held.shape[0]).reshape(-1, parts).T.ravel() if held.shape[0] % parts == 0 else None
-    return {name: held if rows is None else Coded(held.format, np.ascontiguousarray(held.data[rows]))}
+    rows = np.arange(held.shape[0]).reshape(-1, parts).T.ravel()
+    return {name: Coded(held.format, np.ascontiguousarray(held.data[rows]))}
 
 
 def swizzle(work: Work, name: str, layout: str, back: float = 0) -> Buffers:

@@ -73,6 +73,13 @@ def check_taken(conversion: Conversion, source: str, x: Coded) -> None:
     are not all rows."""
     if x.data.ndim != 2 or x.format != source:
         raise BadInput(f"{conversion.name}: codes are {x.format} {list(x.shape)}; expected {source} [rows, columns]")
+    parts = max(
+        (int(count) for name, *rest in conversion.steps if name == "part_rows" for count in rest[1:]), default=1
+    )
+    if x.shape[0] % parts:
+        raise BadInput(
+            f"{conversion.name}: codes have {x.shape[0]} rows; expected a multiple of {parts}, one of each part"
+        )
     given = given_with(x)
     for held in conversion.takes[1:]:
         want = held.format or source

@@ -211,6 +211,7 @@ def _int32(*values: int) -> Coded:
         ("requantize_to_largest", lambda x: _with(x, widths=_int32(300, -44, 0, 0)), r"-44, 0, 0\]; expected 256"),
         ("requantize_to_largest", lambda x: _with(x, widths=_int32(256)), "one for each shard"),
         ("awq_to_gptq", lambda x: _with(x, scale=_scale("float16", 1, 256)), "one for each block"),
+        ("gpt_oss_parted", lambda x: Input(x.format, x.data[:255], {}), "255 rows; expected a multiple of 2"),
     ],
 )  # fmt: skip
 def test_a_call_that_is_none_is_refused(rule: str, spoil, says: str) -> None:  # type: ignore[no-untyped-def]

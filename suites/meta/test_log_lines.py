@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import tracemalloc
 from collections.abc import Iterator
@@ -139,6 +140,13 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert finding.places[0].index == (2,)
     assert peak < 64 * LONGEST
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(BadInput, match="is no file; expected a text file"):
+            list(log_findings(path))
 
 
 @pytest.mark.parametrize("head", [b"\x1f\x8b\x08", b"BZh9", b"PK\x03\x04"])
