@@ -146,8 +146,8 @@ def converting_of(claim: Claim) -> Converting:
     return Converting(conversion, claim.source, claim.format, _quantizer_of(conversion, claim))
 
 
-#: which operand of a step says to what format numbers are rounded
-_THROUGH = {"values": 1, "shifted": 0}
+#: steps whose first operand is the format to which numbers are rounded
+_THROUGH = ("values", "shifted")
 
 
 def _quantizer_of(conversion: Conversion, claim: Claim) -> Behaviour | None:
@@ -155,7 +155,7 @@ def _quantizer_of(conversion: Conversion, claim: Claim) -> Behaviour | None:
     through = claim.source
     for name, *operands in conversion.steps:
         if name in _THROUGH:
-            through = str(operands[_THROUGH[str(name)]])
+            through = str(operands[0])
         if name == "quantized":
             return behaviour_of(Claim(Quantize(quantizer_named(str(operands[0]))), through, claim.format))
         if name == "as_codes":

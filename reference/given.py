@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim, Dequantize, Then
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
@@ -31,6 +32,8 @@ _RELATIVE = (0.37, 1.0, 2.0, 1.3, 0.5, 17.0, 900.0)
 _CUT = (0.4, 0.03, 2.0)
 #: a tensor's scale in units of the usual one
 _GLOBAL = (1.0, 0.37, 4.0)
+#: formats of which numpy makes the nearest codes, or the whole ones
+_NUMPY = {"int8": np.int8, "int32": np.int32, "float32": np.float32}
 _EXACT = CastPolicy(overflow="special", infinity="special")
 _ZEROS = (3, -7, 100, -128, 127, 0, 1, -1)
 #: scales that a reader meets, of each kind of storage: ordinary, powers of two, the ends, zero, NaN
@@ -79,7 +82,7 @@ def with_given(claim: Claim, x: Coded, turn: int | None = 0) -> Coded:
     return Input(x.format, x.data, given) if given else x
 
 
-def _around(grid: tuple[int, ...], numbers: tuple[float, ...], turn: int) -> F64:
+def around(grid: tuple[int, ...], numbers: tuple[float, ...], turn: int = 0) -> F64:
     """The numbers one after the other along a row; the next row begins five further, so that both neighbours differ."""
     rows, columns = grid
     places = np.arange(rows)[:, None] * 5 + np.arange(columns) + turn
@@ -88,15 +91,15 @@ def _around(grid: tuple[int, ...], numbers: tuple[float, ...], turn: int) -> F64
 
 
 def _weight(shape: tuple[int, int], source: str) -> Coded:
-    return _as(_around(shape, (1.0, 0.75, 1.5, 0.3, -1.0, 2.0, 1.1), 0), source)
+    return coded_as(around(shape, (1.0, 0.75, 1.5, 0.3, -1.0, 2.0, 1.1), 0), source)
 
 
-def _as(value: F64, format_name: str) -> Coded:
+def coded_as(value: F64, format_name: str) -> Coded:
     """The nearest codes; NaN where the format has it."""
-    if format_name in ("int32", "float32"):
-        with np.errstate(invalid="ignore"):
-            data = value.astype(np.int32).view(np.uint32) if format_name == "int32" else value.astype(np.float32)
-        return Coded(format_name, np.ascontiguousarray(data).view(np.uint32))
+    if format_name in _NUMPY:
+        with np.errstate(invalid="ignore", over="ignore"):
+            data = np.ascontiguousarray(value.astype(_NUMPY[format_name]))
+        return Coded(format_name, data.view(format_named(format_name).storage))
     return cast(Coded("float64", np.ascontiguousarray(value).view(np.uint64)), format_name, _EXACT)
 
 
@@ -110,16 +113,16 @@ def _calibrated(recipe: Recipe, x: Coded, format_name: str, turn: int | None) ->
     amax = amax_of(finite, recipe.blocks, "drop").astype(np.float64)
     largest = float(np.median(amax[amax > 0])) if (amax > 0).any() else 1.0
     bound = recipe.destination(format_name).bound
-    relative = np.ones(grid) if turn is None else _around(grid, _RELATIVE, turn)
+    relative = np.ones(grid) if turn is None else around(grid, _RELATIVE, turn)
     turn = turn or 0
     whole = global_scale_of(recipe, bound, max(largest, 2.0**-90)) * _GLOBAL[turn % len(_GLOBAL)]
     made: dict[str, F64] = {
         "scale": np.clip(np.where(amax > 0, amax, 1.0) / bound * relative, 2.0**-100, 2.0**100),
-        "zero_point": _around(grid, _ZEROS, turn),
+        "zero_point": around(grid, _ZEROS, turn),
         "upper_bound": np.full((1, 1), max(largest, 2.0**-100) * _CUT[turn % len(_CUT)]),
         "global_scale": np.full((1, 1), whole),
     }
-    return {name: _as(made[name], "int32" if name == "zero_point" else "float32") for name in recipe.inputs}
+    return {name: coded_as(made[name], "int32" if name == "zero_point" else "float32") for name in recipe.inputs}
 
 
 def _stored(recipe: Recipe, x: Coded, claim: Claim, turn: int) -> Mapping[str, Coded]:
@@ -132,7 +135,7 @@ def _stored(recipe: Recipe, x: Coded, claim: Claim, turn: int) -> Mapping[str, C
     made = {}
     for name, format_name in resolved(claim).inputs.items():
         shape = (1, 1) if name in OF_TENSOR else grid
-        made[name] = _as(_around(shape, numbers.get(name, _STORED.get(format_name, _ANY)), turn), format_name)
+        made[name] = coded_as(around(shape, numbers.get(name, _STORED.get(format_name, _ANY)), turn), format_name)
     return made
 
 

@@ -16,14 +16,12 @@ from narrowgauge.contracts.conversion import Conversion, Held
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.behaviour import converting_of
 from narrowgauge.reference.convert.memory import fits, packed
 from narrowgauge.reference.convert.work import WIDTHS, shape_of
-from narrowgauge.reference.fast_codec import cast, decode_values
+from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.reference.given import around, coded_as
 
-F64 = npt.NDArray[np.float64]
-_EXACT = CastPolicy(overflow="special", infinity="special")
 #: ordinary scales; powers of two; what float16 cannot hold, or holds badly; and those that doubling or dividing spoils
 USUAL = (0.37, 1 + 2.0**-8, 2.0**-9, 3.0, 1.0, 0.0123, 2.0**-3)
 HARD = (146.0, 147.5, 200.0, 1e-5, 3e-8, 70000.0, 2.0**-14, 1e4, 2.0**127, 2.0**-126, 2.0**-149, 0.0)
@@ -118,13 +116,13 @@ def _beside(
 ) -> Coded:
     fmt = held.format or source
     if held.name == WIDTHS:
-        return _coded(widths[:, None].astype(np.float64), "int32")
+        return coded_as(widths[:, None].astype(np.float64), "int32")
     if held.name == "zero_point":
-        return _coded(_around(grid, _zeros(conversion)), "int32")
-    made = _around(grid, _scales(fmt, shape.hard))
+        return coded_as(around(grid, _zeros(conversion)), "int32")
+    made = around(grid, _scales(fmt, shape.hard))
     if shape.loaded_once and held.per == "shard":
         made[1:] = np.finfo(np.float32).min
-    return _coded(made, fmt)
+    return coded_as(made, fmt)
 
 
 def _scales(format_name: str, hard: bool) -> tuple[float, ...]:
@@ -139,20 +137,3 @@ def _zeros(conversion: Conversion) -> tuple[float, ...]:
     zeros = [p.zeros for h in (*conversion.takes, *conversion.gives) if (p := packed(h)) is not None and p.zeros]
     low, high = max(z.lowest for z in zeros), min(z.highest for z in zeros)
     return tuple(float(low + 7 * place % (high - low + 1)) for place in range(high - low + 1))
-
-
-def _around(grid: tuple[int, int], numbers: tuple[float, ...]) -> F64:
-    """The numbers one after the other along a row; the next row begins five further."""
-    place = np.arange(grid[0])[:, None] * 5 + np.arange(grid[1])
-    chosen: F64 = np.asarray(numbers, np.float64)[place % len(numbers)]
-    return chosen
-
-
-def _coded(value: F64, format_name: str) -> Coded:
-    if format_name in ("int32", "int8"):
-        signed, storage = (np.int32, np.uint32) if format_name == "int32" else (np.int8, np.uint8)
-        return Coded(format_name, np.ascontiguousarray(value).astype(signed).view(storage))
-    if format_name == "float32":
-        with np.errstate(over="ignore"):
-            return Coded("float32", np.ascontiguousarray(value).astype(np.float32).view(np.uint32))
-    return cast(Coded("float64", np.ascontiguousarray(value).view(np.uint64)), format_name, _EXACT)

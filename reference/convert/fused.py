@@ -26,7 +26,7 @@ def _fused(
         gives=(Held(FIRST), Held("scale", "tensor", "float32")),
         steps=(
             *own,
-            ("values", "scale", through, "own"),
+            ("values", through, "own"),
             ("largest", "scale"),
             ("quantized", recipe),
             *kept,

@@ -19,7 +19,7 @@ def _again(
         formats=(("float8_e4m3fn", to),),
         takes=(Held(FIRST), Held("scale", "block", "float32")),
         gives=(Held(FIRST), Held("scale", "new block", scale)),
-        steps=(("values", "scale", through), ("quantized", recipe)),
+        steps=(("values", through), ("quantized", recipe)),
         source=source,
         blocks=blocks,
         new_blocks=new,

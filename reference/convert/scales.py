@@ -60,7 +60,7 @@ CONVERSIONS = (
         (("float4_e2m1fn", "bfloat16"),),
         _MXFP4,
         (Held(FIRST, "transposed"),),
-        (("values", "scale", "bfloat16"), ("as_codes", "ieee"), ("transpose", FIRST)),
+        (("values", "bfloat16"), ("as_codes", "ieee"), ("transpose", FIRST)),
         "OCP MX 1.0, 5.1: the product of element and scale; transformers 5.24.0 integrations/mxfp4.py turns it",
         evidence="specification",
         blocks=Blocks(1, 32),

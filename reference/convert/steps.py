@@ -13,36 +13,28 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.conversion import FIRST
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.recipe import LESS_ZERO_POINT, OVER_GLOBAL, TIMES_GLOBAL, Blocks, Reader
+from narrowgauge.contracts.recipe import Blocks, Reader
 from narrowgauge.reference import policies
 from narrowgauge.reference.convert.work import VALUES, WIDTHS, Work, widths_of
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
-from narrowgauge.reference.layouts import layout_named, pack, unpack
 from narrowgauge.reference.quantize import in_bands
-from narrowgauge.reference.steps import run_chain
 
 Buffers = dict[str, Coded]
-F32 = npt.NDArray[np.float32]
 #: nothing but rounding: infinities are kept, and what is too large becomes one where the format has it
 _IEEE = CastPolicy(overflow="special", infinity="special")
-#: what a code stands for, by name
-READERS: dict[str, Reader] = {
-    "scale": Reader(),
-    "scale_times_global": TIMES_GLOBAL,
-    "scale_over_global": OVER_GLOBAL,
-    "less_zero_point": LESS_ZERO_POINT,
-}
+#: what a code stands for
+_SCALED = Reader().element
 
 
-def _float32(value: F32) -> Coded:
+def float32(value: npt.ArrayLike) -> Coded:
     return Coded("float32", np.ascontiguousarray(value, np.float32).view(np.uint32))
 
 
-def _float64(value: npt.NDArray[np.float64]) -> Coded:
+def float64(value: npt.NDArray[np.float64]) -> Coded:
     return Coded("float64", np.ascontiguousarray(value).view(np.uint64))
 
 
-def _int32(value: npt.NDArray[Any]) -> Coded:
+def int32(value: npt.NDArray[Any]) -> Coded:
     return Coded("int32", np.ascontiguousarray(value).astype(np.int32).view(np.uint32))
 
 
@@ -89,16 +81,6 @@ def part_rows(work: Work, name: str, count: float) -> Buffers:
     return {name: Coded(held.format, np.ascontiguousarray(held.data[rows]))}
 
 
-def swizzle(work: Work, name: str, layout: str, back: float = 0) -> Buffers:
-    """A matrix becomes the memory image of a layout whose image has as many rows and columns, or what such an image
-    holds."""
-    held = work.held[name]
-    known = layout_named(layout)
-    if back:
-        return {name: Coded(held.format, unpack(held.data.ravel(), known, *held.shape).codes.astype(held.data.dtype))}
-    return {name: Coded(held.format, pack(held.data, known).reshape(held.shape).astype(held.data.dtype))}
-
-
 def taken_where_one_scale_came(work: Work, name: str) -> Buffers:
     """The buffer as it was taken, where the last shard's scale was never loaded: it is below e4m3fn's least number."""
     last = float(to_float32(work.taken["scale"])[-1, 0])
@@ -111,22 +93,22 @@ def taken_where_one_scale_came(work: Work, name: str) -> Buffers:
 def times(work: Work, name: str, factor: float) -> Buffers:
     """Float32 numbers are multiplied."""
     with np.errstate(all="ignore"):
-        return {name: _float32(to_float32(work.held[name]) * np.float32(factor))}
+        return {name: float32(to_float32(work.held[name]) * np.float32(factor))}
 
 
 def reciprocal(work: Work, name: str) -> Buffers:
     """Float32 numbers become 1 over them."""
     with np.errstate(all="ignore"):
-        return {name: _float32(np.float32(1) / to_float32(work.held[name]))}
+        return {name: float32(np.float32(1) / to_float32(work.held[name]))}
 
 
 def largest(work: Work, name: str) -> Buffers:
     """The largest of all, as one; a NaN is larger than any. Maximum of float32 is exact."""
-    return {name: _float32(np.max(to_float32(work.held[name]), keepdims=True).reshape(1, 1))}
+    return {name: float32(np.max(to_float32(work.held[name]), keepdims=True).reshape(1, 1))}
 
 
 def smallest(work: Work, name: str) -> Buffers:
-    return {name: _float32(np.min(to_float32(work.held[name]), keepdims=True).reshape(1, 1))}
+    return {name: float32(np.min(to_float32(work.held[name]), keepdims=True).reshape(1, 1))}
 
 
 def shard(work: Work, name: str, number: float) -> Buffers:
@@ -146,16 +128,15 @@ def taken_again(work: Work, name: str) -> Buffers:
     return {name: work.taken[name]}
 
 
-def rounded(work: Work, name: str, format_name: str, policy: str = "") -> Buffers:
-    """Numbers in another format: rounded to nearest even, or by a named policy."""
-    chosen = policies.resolve(policy, format_name) if policy else _IEEE
-    return {name: cast(work.held[name], format_name, chosen)}
+def rounded(work: Work, name: str, format_name: str) -> Buffers:
+    """Numbers in another format, rounded to nearest even."""
+    return {name: cast(work.held[name], format_name, _IEEE)}
 
 
 def infinite_for_nan(work: Work, name: str) -> Buffers:
     """A NaN becomes infinity, as a reader that computes 2 to the power of the byte makes of 255."""
     held = work.held[name]
-    infinity = cast(_float64(np.full((1, 1), np.inf)), held.format, _IEEE).data[0, 0]
+    infinity = cast(float64(np.full((1, 1), np.inf)), held.format, _IEEE).data[0, 0]
     return {name: Coded(held.format, np.where(np.isnan(decode_values(held)), infinity, held.data))}
 
 
@@ -165,7 +146,7 @@ def exponent_of(work: Work, name: str, bias: float, rounding: str = "down") -> B
     held = work.held[name]
     with np.errstate(all="ignore"):
         exact = np.log2(decode_values(held))
-        rounded = decode_values(cast(_float64(exact), held.format, _IEEE))
+        rounded = decode_values(cast(float64(exact), held.format, _IEEE))
     whole = np.floor(rounded) if rounding == "down" else np.rint(rounded)
     exponent = np.where(np.isfinite(rounded), whole, 0.0)
     return {name: Coded(work.format, ((exponent + int(bias)).astype(np.int64) & 0xFF).astype(np.uint8))}
@@ -179,7 +160,7 @@ def signed_exponent(work: Work, name: str) -> Buffers:
 
 def as_number(work: Work, name: str) -> Buffers:
     """Bytes read as whole numbers: a mistake."""
-    return {name: _float32(work.held[name].data.astype(np.float32))}
+    return {name: float32(work.held[name].data.astype(np.float32))}
 
 
 def by_shift(work: Work, name: str) -> Buffers:
@@ -204,11 +185,6 @@ def times_two(work: Work, name: str) -> Buffers:
     return {name: Coded(held.format, np.minimum(held.data.astype(np.int64) * 2, 255).astype(held.data.dtype))}
 
 
-def inverse(work: Work, name: str, other: str) -> Buffers:
-    """1 over each number, under another name."""
-    return {other: reciprocal(work, name)[name]}
-
-
 def copied(work: Work, name: str, other: str) -> Buffers:
     """A buffer under another name."""
     return {other: work.held[name]}
@@ -223,22 +199,14 @@ def of_rows(work: Work, name: str) -> Buffers:
 # --- through numbers -------------------------------------------------------------------------------------------------
 
 
-def values(work: Work, reader: str, through: str, scale: str = "scale") -> Buffers:
-    """What the codes stand for, each product rounded to a format. A scale of rows counts for rows, else for blocks."""
-    held = work.held
-    stored = to_float32(held[scale])
-    found: dict[str, Any] = {"stored": stored}
-    if "global_scale" in held:
-        found["global_scale"] = to_float32(held["global_scale"])
-    if "zero_point" in held:
-        found["zero_point"] = decode_values(held["zero_point"])
-    rows = WIDTHS in held and stored.shape == (work.shape[0], 1)
+def values(work: Work, through: str, scale: str = "scale") -> Buffers:
+    """Codes times their scales, each product rounded to a format. A scale of rows counts for rows, else for blocks."""
+    stored = to_float32(work.held[scale])
+    rows = WIDTHS in work.held and stored.shape == (work.shape[0], 1)
     blocks = Blocks(1, 0) if rows else work.conversion.blocks
     with np.errstate(all="ignore"):
-        for name, chain in READERS[reader].blocks:
-            found[name] = run_chain(chain, found)
         made = in_bands(
-            to_float32(held[FIRST]), found, blocks, READERS[reader].element, through,
+            to_float32(work.held[FIRST]), {"stored": stored}, blocks, _SCALED, through,
             lambda exact: cast(exact, through, _IEEE),
         )  # fmt: skip
     return {VALUES: made}
@@ -248,7 +216,7 @@ def shifted(work: Work, through: str) -> Buffers:
     """Codes times 2 to the power of their scale's byte less 127, 255 being one more than 254: exact, then rounded."""
     exponent = np.repeat(work.held["scale"].data.astype(np.int64) - 127, work.conversion.blocks.columns, axis=1)
     exact = np.ldexp(decode_values(work.held[FIRST]), exponent[:, : work.shape[1]].astype(np.int32))
-    return {VALUES: cast(_float64(exact), through, _IEEE)}
+    return {VALUES: cast(float64(exact), through, _IEEE)}
 
 
 def unscaled(work: Work, through: str) -> Buffers:
@@ -258,7 +226,7 @@ def unscaled(work: Work, through: str) -> Buffers:
 
 def scaled_again(work: Work, through: str, scale: str = "scale") -> Buffers:
     """The values multiplied by their scale once more."""
-    return values(replace(work, held={**work.held, FIRST: work.held[VALUES]}), "scale", through, scale)
+    return values(replace(work, held={**work.held, FIRST: work.held[VALUES]}), through, scale)
 
 
 def numbers(work: Work) -> Buffers:
@@ -292,15 +260,15 @@ def one_global(work: Work, common: str = "largest", way: str = "to") -> Buffers:
     old, code = decode_values(held["scale"]), decode_values(held[FIRST])
     with np.errstate(all="ignore"):
         exact = old * own / chosen if way == "to" else old * chosen / own
-        scale = cast(_float64(exact), "float8_e4m3fn", policies.resolve("ocp_saturate", "float8_e4m3fn"))
+        scale = cast(float64(exact), "float8_e4m3fn", policies.resolve("ocp_saturate", "float8_e4m3fn"))
         new, kept = decode_values(scale) * chosen, (old == 0) | np.isnan(old)
         spread = np.repeat(np.stack([old * own, new, kept]), columns, axis=2)[:, :, : work.shape[1]]
         ratio = np.where(spread[1] == 0, np.copysign(0.0, code), code * spread[0] / spread[1])
-    codes = cast(_float64(ratio), work.format, policies.resolve("ptx_satfinite", work.format))
+    codes = cast(float64(ratio), work.format, policies.resolve("ptx_satfinite", work.format))
     return {
         FIRST: Coded(codes.format, np.where(spread[2] != 0, held[FIRST].data, codes.data)),
         "scale": Coded(scale.format, np.where(kept, held["scale"].data, scale.data)),
-        "global_scale": _float32(np.full((1, 1), chosen, np.float32)),
+        "global_scale": float32(np.full((1, 1), chosen, np.float32)),
     }
 
 
@@ -315,27 +283,36 @@ def as_codes(work: Work, policy: str) -> Buffers:
 
 def group_index(work: Work, size: float) -> Buffers:
     """Which group each row of a weight [K, N] belongs to, one after the other."""
-    return {"g_idx": _int32((np.arange(work.shape[0]) // int(size))[:, None])}
+    return {"g_idx": int32((np.arange(work.shape[0]) // int(size))[:, None])}
 
 
 def counted(work: Work) -> Buffers:
     """Of each row: how many finite values became infinite and how many that are not 0 became 0, and the column of the
     first of each, -1 where there is none."""
-    before, after = decode_values(work.held[VALUES]), decode_values(work.held[FIRST])
-    lost = {"overflowed": np.isfinite(before) & np.isinf(after), "flushed": (before != 0) & (after == 0)}
     found: Buffers = {}
-    for name, mask in lost.items():
-        first = np.where(mask.any(axis=1), mask.argmax(axis=1) if mask.shape[1] else 0, -1)
-        found |= {name: _int32(mask.sum(axis=1)[:, None]), f"first_{name}": _int32(first[:, None])}
+    for name, mask in lost(work.held[VALUES], work.held[FIRST]).items():
+        found |= lost_in_rows(name, mask)
     return found
+
+
+def lost(values: Coded, codes: Coded) -> dict[str, npt.NDArray[np.bool_]]:
+    """Which finite numbers became infinite, and which that are not 0 became 0."""
+    before, after = decode_values(values), decode_values(codes)
+    return {"overflowed": np.isfinite(before) & np.isinf(after), "flushed": (before != 0) & (after == 0)}
+
+
+def lost_in_rows(name: str, mask: npt.NDArray[np.bool_]) -> Buffers:
+    """Of each row how often something is so, and the first column, -1 where it nowhere is."""
+    first = np.where(mask.any(axis=1), mask.argmax(axis=1) if mask.shape[1] else 0, -1)
+    return {name: int32(mask.sum(axis=1)[:, None]), f"first_{name}": int32(first[:, None])}
 
 
 STEPS: dict[str, Callable[..., Buffers]] = {
     step.__name__: step
     for step in (
-        relabel, swap, plus, flip, transpose, part_rows, swizzle, taken_where_one_scale_came, times, reciprocal,
+        relabel, swap, plus, flip, transpose, part_rows, taken_where_one_scale_came, times, reciprocal,
         largest, smallest, shard, of_one, taken_again, rounded, infinite_for_nan, exponent_of, signed_exponent,
-        as_number, by_shift, as_e8m0, round_the_end, times_two, inverse, copied, of_rows, values, shifted, unscaled,
+        as_number, by_shift, as_e8m0, round_the_end, times_two, copied, of_rows, values, shifted, unscaled,
         scaled_again, numbers, quantized, one_global, as_codes, group_index, counted,
     )
 }  # fmt: skip

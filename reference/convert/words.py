@@ -19,13 +19,13 @@ _WORDS: dict[str, Callable[..., str]] = {
     "times": lambda name, factor: f"{name} × {factor:g} in float32",
     "reciprocal": lambda name: f"1 / {name} in float32",
     "largest": lambda name: f"the largest of {name}",
-    "rounded": lambda name, fmt, policy="": f"{name} rounded to {fmt}" + (f" ({policy})" if policy else ""),
+    "rounded": lambda name, fmt: f"{name} rounded to {fmt}",
     "infinite_for_nan": lambda name: f"NaN of {name} becomes infinity",
     "exponent_of": lambda name, bias: f"{name}: log2, rounded to its format, then down, plus {int(bias)}, as a byte",
     "signed_exponent": lambda name: f"{name}: signed exponents plus 127",
     "copied": lambda name, other: f"{other} is a copy of {name}",
     "of_rows": lambda name: f"each row has the {name} of its shard",
-    "values": lambda reader, through, scale="scale": _read(reader, through, scale),
+    "values": lambda through, scale="scale": f"{VALUES}: code × {scale}, rounded to {through}",
     "shifted": lambda through: f"{VALUES}: code × 2^(byte of scale − 127), exact, rounded to {through}",
     "numbers": lambda: "the codes' own numbers",
     "quantized": lambda recipe: f"quantized by {recipe}",
@@ -37,21 +37,11 @@ _WORDS: dict[str, Callable[..., str]] = {
     "group_index": lambda size: f"g_idx: the row over {int(size)}",
     "counted": lambda: "of each row: how many finite values overflow, how many that are not 0 become 0, first columns",
 }
-_READ = {
-    "scale": "code × {scale}",
-    "scale_times_global": "code × ({scale} × global_scale)",
-    "scale_over_global": "code × ({scale} / global_scale)",
-    "less_zero_point": "(code − zero_point) × {scale}",
-}
 
 
 def _pair(pair: str) -> str:
     one, _, other = pair.partition(":")
     return f"0x{one.upper()} → 0x{other.upper()}"
-
-
-def _read(reader: str, through: str, scale: str) -> str:
-    return f"{VALUES}: {_READ[reader].format(scale=scale)}, rounded to {through}"
 
 
 def said(step: Step) -> str:

@@ -21,10 +21,6 @@ Condition = Callable[[Converting], bool]
 Which = Callable[[Step], bool]
 
 
-def float32(value: npt.ArrayLike) -> Coded:
-    return Coded("float32", np.ascontiguousarray(value, np.float32).view(np.uint32))
-
-
 # --- which conversions -----------------------------------------------------------------------------------------------
 
 

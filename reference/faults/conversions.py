@@ -9,13 +9,13 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.conversion import FIRST, Step
 from narrowgauge.reference.convert.converting import Buffers
+from narrowgauge.reference.convert.steps import float32, int32
 from narrowgauge.reference.convert.work import WIDTHS
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.faults.conversion_edits import (
     ConversionEdit,
     both,
     first,
-    float32,
     from_format,
     gives,
     giving,
@@ -204,7 +204,7 @@ def _of_shard(number: int) -> ConversionEdit:
 def _widths(change: Any) -> ConversionEdit:
     def changed(value: Coded, x: Input) -> Coded:
         rows = change(np.asarray(decode_values(value), np.int64).ravel(), x.shape[0])
-        return Coded("int32", np.asarray(rows, np.int32)[:, None].view(np.uint32))
+        return int32(np.asarray(rows)[:, None])
 
     return where(_MERGES, taking_buffer(WIDTHS, changed))
 
@@ -274,7 +274,7 @@ _SHARDS = (
     ),
     ConversionFault(
         "convert.divided_by_its_scale", "SHARD",
-        instead(step("copied", "scale", "own"), lambda s: (("inverse", "scale", "own"),)),
+        instead(step("copied", "scale", "own"), lambda s: (s, ("reciprocal", "own"))),
         "weights are off by the square of their scale",
         "codes were divided by their scale: weight_scale_inv was taken at its word",
         (),

@@ -9,12 +9,12 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.conversion import FIRST, Step
 from narrowgauge.reference.convert.converting import Buffers, Converting
+from narrowgauge.reference.convert.steps import float32, int32, lost, lost_in_rows
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.faults.conversion_edits import (
     ConversionEdit,
     both,
     first,
-    float32,
     gives,
     giving,
     giving_buffer,
@@ -37,14 +37,14 @@ _REQUANTIZES, _READS = has("quantized"), has("values")
 
 
 def _through(format_name: str) -> ConversionEdit:
-    return where(_REQUANTIZES, instead(step("values"), lambda s: ((*s[:2], format_name, *s[3:]),)))
+    return where(_REQUANTIZES, instead(step("values"), lambda s: ((s[0], format_name, *s[2:]),)))
 
 
 def _as_a_gpu(found: Step) -> tuple[Step, ...]:
     """Only where the scale has a copy of its own: the stored one stays."""
-    if len(found) < 4:
+    if len(found) < 3:
         return (found,)
-    return (("rounded", found[3], "float16"), (*found[:2], "float16", found[3]))
+    return (("rounded", found[2], "float16"), (found[0], "float16", found[2]))
 
 
 def _other_blocks(change: Any) -> ConversionEdit:
@@ -81,24 +81,18 @@ def _global_multiplied(outputs: Buffers, x: Input) -> Buffers:
 
 def _last_places(outputs: Buffers, x: Input) -> Buffers:
     """The column of the last of each row, not of the first."""
-    before, after = decode_values(Coded(x.format, x.data)), decode_values(outputs[FIRST])
-    lost = {"overflowed": np.isfinite(before) & np.isinf(after), "flushed": (before != 0) & (after == 0)}
     found = dict(outputs)
-    for name, mask in lost.items():
-        width = mask.shape[1]
-        last = np.where(mask.any(axis=1), width - 1 - mask[:, ::-1].argmax(axis=1), -1) if width else -1
-        column = np.broadcast_to(np.asarray(last, np.int32), (mask.shape[0],))
-        found[f"first_{name}"] = Coded("int32", np.ascontiguousarray(column)[:, None].view(np.uint32))
+    for name, mask in lost(Coded(x.format, x.data), outputs[FIRST]).items():
+        first = f"first_{name}"
+        place = decode_values(lost_in_rows(name, mask[:, ::-1])[first])
+        found[first] = int32(np.where(place < 0, -1, mask.shape[1] - 1 - place))
     return found
 
 
 def _counting(name: str, which: Any) -> ConversionEdit:
     def changed(outputs: Buffers, x: Input) -> Buffers:
-        before, after = decode_values(Coded(x.format, x.data)), decode_values(outputs[FIRST])
-        mask = which(before, after)
-        first = np.where(mask.any(axis=1), mask.argmax(axis=1) if mask.shape[1] else 0, -1)
-        made = {name: mask.sum(axis=1), f"first_{name}": first}
-        return {**outputs, **{n: Coded("int32", v.astype(np.int32)[:, None].view(np.uint32)) for n, v in made.items()}}
+        mask = which(decode_values(Coded(x.format, x.data)), decode_values(outputs[FIRST]))
+        return outputs | lost_in_rows(name, mask)
 
     return where(gives(name, "int32"), giving(changed))
 
@@ -144,14 +138,14 @@ FAULTS = (
     ),
     ConversionFault(
         "convert.scale_not_applied", "SCALE",
-        where(both(_READS, _REQUANTIZES), instead(step("values"), lambda s: (("unscaled", s[2]),))),
+        where(both(_READS, _REQUANTIZES), instead(step("values"), lambda s: (("unscaled", s[1]),))),
         "relative sizes of blocks are lost",
         "codes were requantized as numbers, without the scale that they had",
         (),
     ),
     ConversionFault(
         "convert.scale_applied_twice", "SCALE",
-        where(takes("scale"), instead(step("values"), lambda s: (s, ("scaled_again", *s[2:])))),
+        where(takes("scale"), instead(step("values"), lambda s: (s, ("scaled_again", *s[1:])))),
         "weights of blocks with small scales vanish",
         "codes were multiplied by their scale two times",
         (),
