@@ -8,8 +8,14 @@ import shutil
 
 import pytest
 
+from narrowgauge.devices.discovery import has_triton
+
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed: the kernels of these tests cannot run"
+)
+needs_triton = pytest.mark.skipif(
+    not has_triton(),
+    reason="triton is not installed: its kernels cannot be called, and nothing compiles for a target",
 )
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="matplotlib is not installed: nothing can be drawn"

@@ -9,9 +9,8 @@ from narrowgauge.benchmarks import casts, census, emulator, kv, quantize
 from narrowgauge.benchmarks.paired import Benchmark, Measured, measure
 from narrowgauge.command import bench
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.devices import discovery
 from narrowgauge.suites.meta.command_sets import as_json, refused, said
-from narrowgauge.suites.meta.marks import needs_torch
+from narrowgauge.suites.meta.marks import needs_torch, needs_triton
 
 pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
 
@@ -55,7 +54,7 @@ def test_below_the_goal_is_said_and_no_failure(
     assert " below " in said(["bench", "--rounds", "1", "-k", "float32 to float8_e4m3fn"], capsys)
 
 
-@pytest.mark.skipif(not discovery.has_triton(), reason="triton is not installed: nothing compiles for a target")
+@needs_triton
 def test_the_emulator_is_measured_against_the_interpreter(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

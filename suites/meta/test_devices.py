@@ -23,7 +23,7 @@ from narrowgauge.reference.inputs import CASES
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.memory import in_memory, to_memory
 from narrowgauge.suites.meta.device_sets import CLAIM, RIGHT, X, plugin
-from narrowgauge.suites.meta.marks import needs_torch
+from narrowgauge.suites.meta.marks import needs_torch, needs_triton
 
 pytestmark = [pytest.mark.meta, needs_torch]
 
@@ -366,7 +366,7 @@ NOTHING = 0
 """
 
 
-@pytest.mark.skipif(not discovery.has_triton(), reason="triton is not installed: there are no Triton kernels to find")
+@needs_triton
 @pytest.mark.parametrize(
     ("imported", "backend", "conversion"),
     [("wrapper", "triton", "native"), ("soft", "triton", "soft"), ("NOTHING", "torch", "soft")],

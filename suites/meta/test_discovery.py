@@ -13,7 +13,7 @@ from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.targets import EMULATED, LIMITS, TARGETS
 from narrowgauge.suites.meta.device_sets import CLAIM, RIGHT, X, plugin
-from narrowgauge.suites.meta.marks import needs_torch
+from narrowgauge.suites.meta.marks import needs_torch, needs_triton
 from narrowgauge.suites.planning import one_per_target
 from narrowgauge.suites.run import Run
 
@@ -136,7 +136,7 @@ def test_unknown_devices_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [d.id for d in discovery.default_devices() if d.target == "interpreter"] == []
 
 
-@pytest.mark.skipif(not discovery.has_triton(), reason="triton is not installed: there are no emulated targets")
+@needs_triton
 def test_a_bare_machine_runs_three_emulated_targets_and_all_of_them_when_it_has_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

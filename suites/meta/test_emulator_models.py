@@ -10,7 +10,6 @@ import pytest
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.devices import discovery
 from narrowgauge.devices.emulator.launching import merge
 from narrowgauge.devices.emulator.modelled import note
 from narrowgauge.devices.emulator.models.nvidia import NVIDIA, nvidia_model
@@ -20,6 +19,7 @@ from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.message import failure_message
 from narrowgauge.suites.meta import emulator_fuzz
+from narrowgauge.suites.meta.marks import needs_triton
 from narrowgauge.suites.meta.test_emulator_ptx import apply, run
 
 pytestmark = pytest.mark.meta
@@ -146,7 +146,7 @@ def test_what_an_open_model_gave_is_disputed_at_worst() -> None:
 # --- the fuzzer ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not discovery.has_triton(), reason="triton is not installed: nothing compiles for a target")
+@needs_triton
 def test_random_kernels_give_what_the_interpreter_gives(tmp_path: Path) -> None:
     """Kernels of which none has anything that the compiler does otherwise: equal to the last bit."""
     assert emulator_fuzz.compare(3, SEED, "sm_90", tmp_path) == []

@@ -5,15 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from narrowgauge.devices.discovery import has_triton
 from narrowgauge.suites.meta.kv_bad_sets import not_refused, of, told
-from narrowgauge.suites.meta.marks import needs_torch
+from narrowgauge.suites.meta.marks import needs_torch, needs_triton
 
-pytestmark = [
-    pytest.mark.meta,
-    needs_torch,
-    pytest.mark.skipif(not has_triton(), reason="triton is not installed: its kernels cannot be called"),
-]
+pytestmark = [pytest.mark.meta, needs_torch, needs_triton]
 
 MODULE = "kv_bad_calls"
 #: what is wrong -> what the message says of it
