@@ -8,7 +8,8 @@ What a kernel owner needs is here: ``kernel``, the contracts ``Cast``, ``Quantiz
 from narrowgauge.contracts.cache import Buffer, Cache, Field, Part
 from narrowgauge.contracts.conversion import Conversion, Held
 from narrowgauge.contracts.kernels import kernel
-from narrowgauge.contracts.operations import Attend, Cast, Convert, Dequantize, KvRead, KvWrite, Quantize, Then, observe
+from narrowgauge.contracts.operations import Attend, Cast, Convert,
+    Matmul, Dequantize, KvRead, KvWrite, Quantize, Then, observe
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Blocks, Destination, Recipe
 from narrowgauge.version import __version__

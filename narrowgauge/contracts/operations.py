@@ -11,6 +11,7 @@ from narrowgauge.contracts.conversion import Conversion
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.product import Product
 from narrowgauge.contracts.recipe import INPUTS, Recipe
 
 #: name of an output or input -> name of the layout in which it stands in memory
@@ -165,6 +166,29 @@ class Convert:
 
 
 @dataclass(frozen=True)
+class Matmul:
+    """Two matrices of codes are multiplied, y [M, N], by one product (a name, or your own).
+
+    A claim's source is the format of a's codes, x [M, K], its format that of y. ``accumulator`` names what sums are
+    kept in, and so how far they may be off; "" stands for the least exact unit that takes these formats on the target.
+    """
+
+    product: str | Product
+    accumulator: str = ""
+    portrait: tuple[tuple[str, str], ...] | Mapping[str, str] = ()  #: what probes must find; kept as pairs, in order
+    operation: ClassVar[str] = "matmul"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "portrait", tuple(sorted(dict(self.portrait).items())))
+
+    @property
+    def rule(self) -> str:
+        """The product's name, and the accumulator behind a ``+``."""
+        name = self.product if isinstance(self.product, str) else self.product.name
+        return f"{name}+{self.accumulator}" if self.accumulator else name
+
+
+@dataclass(frozen=True)
 class Observe:
     """Claims nothing: asks which named policy or recipe the kernel follows."""
 
@@ -181,11 +205,12 @@ class Observe:
 
 
 OfCache = KvWrite | KvRead | Attend
-Contract = Cast | Quantize | Dequantize | Then | Convert | Observe | OfCache
+Contract = Cast | Quantize | Dequantize | Then | Convert | Matmul | Observe | OfCache
 #: operations that a kernel can claim, and the pytest marker of each
 OPERATIONS = {kind.operation: marker for kind, marker in (
     (Cast, "cast"), (Quantize, "quantizer"), (Dequantize, "quantizer"), (Then, "quantizer"),
     (KvWrite, "kv_cache"), (KvRead, "kv_cache"), (Attend, "kv_cache"), (Convert, "checkpoint"),
+    (Matmul, "matmul"),
 )}  # fmt: skip
 #: those that a kernel can be observed for
 OBSERVED = (Cast.operation, Quantize.operation)
@@ -287,6 +312,8 @@ def _contract(operation: str, rule: str, text: str) -> Contract:
         return _attend(rule, text)
     if operation == Convert.operation:
         return Convert(rule)
+    if operation == Matmul.operation:
+        return Matmul(*rule.split("+", 1))
     first, _, rest = rule.rpartition("+")
     recipe, _, packed = rest.partition("@")
     pairs = [tuple(part.partition(":")[::2]) for part in packed.split(",")] if packed else []
