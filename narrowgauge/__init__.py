@@ -1,16 +1,27 @@
 """narrowgauge: conformance and regression tests for low-precision numerics.
 
 What a kernel owner needs is here: ``kernel``, the contracts ``Cast``, ``Quantize``, ``Dequantize``, ``Then``,
-``KvWrite``, ``KvRead``, ``Attend``, ``Convert`` and ``observe``, and ``CastPolicy``, ``Recipe``, ``Cache`` and
-``Conversion`` for a semantics of one's own. Importing this package imports neither torch nor the reference.
+``KvWrite``, ``KvRead``, ``Attend``, ``Convert``, ``Matmul`` and ``observe``, and ``CastPolicy``, ``Recipe``, ``Cache``,
+``Conversion`` and ``Product`` for a semantics of one's own. Importing this package imports neither torch nor the reference.
 """
 
 from narrowgauge.contracts.cache import Buffer, Cache, Field, Part
 from narrowgauge.contracts.conversion import Conversion, Held
 from narrowgauge.contracts.kernels import kernel
-from narrowgauge.contracts.operations import Attend, Cast, Convert,
-    Matmul, Dequantize, KvRead, KvWrite, Quantize, Then, observe
+from narrowgauge.contracts.operations import (
+    Attend,
+    Cast,
+    Convert,
+    Dequantize,
+    KvRead,
+    KvWrite,
+    Matmul,
+    Quantize,
+    Then,
+    observe,
+)
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.product import Operand, Product
 from narrowgauge.contracts.recipe import Blocks, Destination, Recipe
 from narrowgauge.version import __version__
 
@@ -29,7 +40,10 @@ __all__ = [
     "Held",
     "KvRead",
     "KvWrite",
+    "Matmul",
+    "Operand",
     "Part",
+    "Product",
     "Quantize",
     "Recipe",
     "Then",
