@@ -13,9 +13,9 @@ from typing import Literal
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.formats import format_named
 
-#: how one step adds: ``nearest``, two numbers, or a number and exact products, rounded to nearest even; ``fused``, some
-#: products and a number, each cut toward zero at F bits below the largest exponent, the sum cut or rounded; ``any``, one
-#: of both; ``floored``, CDNA3's; ``whole``, integers; ``exact``, no error before the last rounding
+#: how one step adds. ``nearest``: two numbers, or a number and exact products, to nearest even. ``fused``: some products
+#: and a number, each cut toward zero at F bits below the largest exponent; the sum cut, or rounded. ``any``: one of
+#: both. ``floored``: CDNA3's. ``whole``: integers. ``exact``: no error before the last rounding
 Family = Literal["nearest", "fused", "any", "floored", "whole", "exact"]
 #: what an entry rests on: mathematics; answers of real GPUs; published models; a report; nothing but likeness
 Grade = Literal["definition", "recorded", "models", "report", "assumed"]
@@ -46,6 +46,12 @@ class Accumulator:
     def whole(self) -> bool:
         """Whether sums are integers, which become float32 before they meet a scale."""
         return self.family == "whole"
+
+    @property
+    def keeps_the_largest(self) -> bool:
+        """Whether the term of the largest exponent is never cut: fp8 has at most 8 fraction bits in a product, formats
+        of 16 bits 20, and the number that is kept has m."""
+        return self.family in ("fused", "any") and self.stored <= self.fraction
 
 
 _R = "recorded answers, ../shared/data/matrix-unit-recordings (Khattak and Mikaitis, arXiv 2512.07004)"
