@@ -22,7 +22,7 @@ def adversarial_case(
 
     Fused steps lose a term below U 2^-F, nearest ones a term of at most half a unit in the last place of U. The
     products are the largest such; odd rows of a are negative. All of K but the first place is lost, so the error is
-    (k - 1) times such a product. Raises ``BadInput`` for formats that do not reach so far down, and for accumulators
+    (k - 1) times such a product. Where sums are promoted, every stretch begins with a U. Raises ``BadInput`` for formats that do not reach so far down, and for accumulators
     that lose nothing.
     """
     if accumulator.family in ("exact", "whole", "floored"):
@@ -42,7 +42,8 @@ def adversarial_case(
             f"2^{least_a + least_b}; expected {bits} powers of two between"
         )
     a, b = np.full((m, k), x * 2.0 ** (power - of_b)), np.full((n, k), y * 2.0**of_b)
-    a[:, 0], b[:, 0] = 2.0**most_a, 2.0**most_b
+    every = accumulator.promote_every or k
+    a[:, ::every], b[:, ::every] = 2.0**most_a, 2.0**most_b
     a[1::2] *= -1
     return coded(a, a_fmt.name), coded(b, b_fmt.name)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.reference.kv.arithmetic import F64, MORE, TINY, U, Mask, grid
+from narrowgauge.reference.kv.arithmetic import F64, MORE, TINY, Mask, U, grid
 from narrowgauge.reference.matmul.accumulators import Accumulator
 
 #: least and greatest real number of each element

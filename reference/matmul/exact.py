@@ -1,8 +1,9 @@
 """Operands on which a sum may not be off at all, and the proof for any operands that it may not.
 
-All terms of a sum are whole multiples of one unit q, and their magnitudes sum to less than 2^p q. Then every partial sum,
-in any order, tree or split, is such a multiple below 2^p q, and is exact where p significant bits are kept, whatever the
-rounding (docs/bounds.md). The pair of a case just below that limit and one at 1.5 times it is a test of the width alone.
+All terms of a sum are whole multiples of one unit q, and their magnitudes sum to less than 2^p q. Then every partial
+sum, in any order, tree or split, is such a multiple below 2^p q, and is exact where p significant bits are kept,
+whatever the rounding (docs/bounds.md). A case just below that limit and one at 1.5 times it are, as a pair, a test of
+the width alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known of errors beyond their size: their sign on data of one sign, and less of them where the order is known."""
+"""What is known of errors beyond a bound: their sign on data of one sign, and more where the order is known."""
 
 from __future__ import annotations
 
