@@ -222,7 +222,7 @@ def test_sums_of_stretches_in_any_order() -> None:
 
 
 def test_sums_of_few_bits_are_exact() -> None:
-    known = np.array([[2.0**23 - 1, 2.0**23, 0.0, 1.5], [-0.5, 2.0**23, 0.0, 2.0**-30]])
+    known = np.array([[2.0**22 - 1, 2.0**24, 0.0, 1.5], [-0.5, 1.0, 0.0, 2.0**-30]])
     low, high = summed(known, known)
     assert (low == high).tolist() == [True, False, True, False]
     assert summed(known, known + 1)[0][2] < summed(known, known + 1)[1][2] - 2
