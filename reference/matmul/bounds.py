@@ -11,11 +11,8 @@ What float64 itself leaves out of a bound is covered twice: each bound is multip
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 from dataclasses import dataclass
 
-=======
->>>>>>> refs/heads/gemm
 import numpy as np
 
 from narrowgauge.contracts.errors import BadInput
