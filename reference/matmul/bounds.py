@@ -25,7 +25,7 @@ Ends = tuple[F64, F64]
 #: so many products at most: growth factors below are near 1 up to there
 MOST_PRODUCTS = 2**20
 _U64 = 2.0**-53
-#: units that flush subnormal operands do so in 16 bits: what is subnormal in float16, or in bfloat16
+#: units that flush subnormal operands do so in 16 bits: numbers below this in float16, which takes in all of 8 bits
 _FLUSHED_BELOW = 2.0**-14
 
 
@@ -135,11 +135,14 @@ def exponents(value: F64, least: F64 | float) -> tuple[Mask, F64]:
 
 
 def flushed_terms(a: F64, b: F64, a_least: F64 | float = 0.0, b_least: F64 | float = 0.0) -> F64:
-    """The sum of |a b| over terms with an operand that is subnormal in 16 bits [M, N]: what flushing takes away."""
+    """The sum of |a b| over terms with an operand that is subnormal in 16 bits [M, N]: what flushing takes away.
+
+    ``a_least`` and ``b_least`` as for ``largest_exponents``. Twice these are counted, since float8_e5m2fnuz has normal
+    numbers in the binade below float16's.
+    """
     a, b = np.abs(a), np.abs(b)
-    low_a, low_b = (
-        np.where(x < np.minimum(least, _FLUSHED_BELOW), x, 0.0) for x, least in ((a, a_least), (b, b_least))
-    )
+    low_a = np.where(a < np.minimum(2 * np.asarray(a_least), _FLUSHED_BELOW), a, 0.0)
+    low_b = np.where(b < np.minimum(2 * np.asarray(b_least), _FLUSHED_BELOW), b, 0.0)
     if not low_a.any() and not low_b.any():
         return np.zeros((len(a), len(b)))
     return np.asarray(low_a @ b.T + (a - low_a) @ low_b.T)

@@ -28,17 +28,19 @@ class Term:
 
     value: int
     exponent: int
-    subnormal: bool = False  #: one of its operands is
+    subnormal: bool = False  #: one of its operands is, in the 16 bits in which CDNA2 would be given it
 
 
 def number(code: int, name: str) -> tuple[int, int, bool]:
-    """A finite code's value, its exponent (that of the smallest normal for subnormals), and whether it is one."""
+    """A finite code's value, its exponent (that of the smallest normal for subnormals), and whether 16 bits have it as
+    a subnormal number: in float16 but for what has float32's exponents."""
     exponent, mantissa, bias = FORMATS[name]
     field, fraction = (code >> mantissa) & ((1 << exponent) - 1), code & ((1 << mantissa) - 1)
     whole = fraction + (1 << mantissa if field else 0)
     power = max(field, 1) - bias
     value = whole << (SCALE + power - mantissa)
-    return (-value if code >> (exponent + mantissa) else value), power, field == 0 and fraction != 0
+    low = 0 < value < 1 << (SCALE + (-126 if exponent == 8 else -14))
+    return (-value if code >> (exponent + mantissa) else value), power, low
 
 
 def terms(a: list[int], b: list[int], a_name: str, b_name: str) -> list[Term]:
