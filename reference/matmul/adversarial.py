@@ -22,8 +22,9 @@ def adversarial_case(
 
     Fused steps lose a term below U 2^-F, nearest ones a term of at most half a unit in the last place of U. The
     products are the largest such; odd rows of a are negative. All of K but the first place is lost, so the error is
-    (k - 1) times such a product. Where sums are promoted, every stretch begins with a U. Raises ``BadInput`` for formats that do not reach so far down, and for accumulators
-    that lose nothing.
+    (k - 1) times such a product. Where sums are promoted, every stretch begins with a U.
+
+    Raises ``BadInput`` for formats that do not reach so far down, and for accumulators that lose nothing.
     """
     if accumulator.family in ("exact", "whole", "floored"):
         raise BadInput(f"adversarial_case: no single term that {accumulator.name!r} loses next to a large one is known")

@@ -202,7 +202,7 @@ def shuffled(one: Sum) -> Sum:
 
 
 def split(one: Sum, every: int, at_random: bool = False) -> Sum:
-    """Parts of ``every`` products, added up in float32: promotion, or a loop over tiles; at random: split-k, any tree."""
+    """Parts of ``every`` products, added up in float32: promotion, or a loop over tiles; at random, split-k."""
 
     def run(products: list[Term], rng: random.Random) -> int:
         parts = [one(products[k : k + every], rng) for k in range(0, len(products), every)]

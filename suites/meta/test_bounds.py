@@ -159,8 +159,11 @@ def test_joined_sums_of_one_sign_may_be_above_by_what_the_join_rounds() -> None:
     assert (low < exact).all()
 
 
-@pytest.mark.parametrize(("name", "way", "length"), [("tensor_core_13", "ada", 16), ("tensor_core_13", "hopper", 32),
-                                                     ("tensor_core_23", "volta", 4), ("tensor_core_24", "ampere", 8)])  # fmt: skip
+_ORDERED = (("tensor_core_13", "ada", 16), ("tensor_core_13", "hopper", 32), ("tensor_core_23", "volta", 4),
+            ("tensor_core_24", "ampere", 8))  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "way", "length"), _ORDERED)
 def test_a_known_order_has_a_sharper_bound(name: str, way: str, length: int) -> None:
     format_name, sharper, near = _FORMATS[name][0], [], []
     for kind in KINDS:
