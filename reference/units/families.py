@@ -20,7 +20,6 @@ from narrowgauge.reference.units.rounding import (
     Exponents,
     Range,
     exponent_of,
-    floor_to,
     nearest,
     power,
     sum_to_odd,
@@ -38,12 +37,12 @@ class Family(Protocol):
         """c plus the products of ``length`` positions of k, as the unit gives it. Shapes: sides broadcast to c's."""
 
 
-def _products(a: Side, b: Side) -> Iterator[F64]:
-    for one, other in zip(a.finite, b.finite, strict=True):
-        yield one * other
+def products(a: Side, b: Side) -> Iterator[F64]:
+    """The products, k ascending; zero for those of what is not finite. Exact."""
+    return (one * other for one, other in zip(a.finite, b.finite, strict=True))
 
 
-def _top(a: Side, b: Side, like: F64) -> Exponents:
+def largest_exponent(a: Side, b: Side, like: F64) -> Exponents:
     """The largest exponent of a product; below ``NOTHING`` / 2 where every product is zero."""
     top, each = np.full(like.shape, 2 * NOTHING, np.int16), np.empty(like.shape, np.int16)
     for one, other in zip(a.exponent, b.exponent, strict=True):
@@ -51,7 +50,7 @@ def _top(a: Side, b: Side, like: F64) -> Exponents:
     return top
 
 
-def _truncated(a: Side, b: Side, step: F64) -> F64:
+def truncated(a: Side, b: Side, step: F64) -> F64:
     """The sum of the products, each cut toward zero to a multiple of ``step``, in units of it: whole numbers."""
     per, total, each = 1 / step, np.zeros(step.shape), np.empty(step.shape)
     for one, other in zip(a.finite, b.finite, strict=True):
@@ -68,21 +67,23 @@ def _of_addend(c: F64, least: int, zero: int) -> Exponents:
     return np.where((c == 0) | ~np.isfinite(c), zero, found).astype(np.int16)
 
 
-def with_specials(result: F64, a: Side, b: Side, c: F64) -> F64:
-    """The result, but IEEE 754's sum where an operand, or the addend, is infinite or NaN."""
-    if not (a.special.any() or b.special.any() or not np.isfinite(c).all()):
+def with_specials(result: F64, a: Side, b: Side, c: F64, overflow: bool = False) -> F64:
+    """The result, but IEEE 754's sum where an operand, or the addend, is infinite or NaN.
+
+    ``overflow``: a product past float32's range is infinite, too. float64 holds it.
+    """
+    # a product of exponents e and f is below 4 · 2^(e + f)
+    past = overflow and a.exponent.max(initial=NOTHING) + b.exponent.max(initial=NOTHING) + 2 > FLOAT32[1]
+    if not (past or a.special.any() or b.special.any() or not np.isfinite(c).all()):
         return result
+    limit = 2.0 ** FLOAT32[1] if overflow else np.inf
     with np.errstate(invalid="ignore"):
         total = np.where(np.isfinite(c), 0.0, c)
-        for one, other in zip(_signs(a), _signs(b), strict=True):
+        for one, other in zip(a.value, b.value, strict=True):
             product = one * other
-            total = total + np.where(np.isfinite(product), 0.0, product)
+            infinite = np.where(np.abs(product) >= limit, np.copysign(np.inf, product), product)
+            total = total + np.where(np.isfinite(infinite), 0.0, infinite)
     return np.where(np.isfinite(total), result, total)
-
-
-def _signs(side: Side) -> F64:
-    """A finite number as its sign alone, so that no product of finite ones overflows."""
-    return np.where(side.special, side.value, np.sign(side.value))
 
 
 @dataclass(frozen=True)
@@ -102,17 +103,17 @@ class Truncating:
         return with_specials(self._rounded(self._sum(a, b, np.where(np.isfinite(c), c, 0.0))), a, b, c)
 
     def _sum(self, a: Side, b: Side, c: F64) -> F64:
-        top = np.maximum(_top(a, b, c), _of_addend(c, self._range[0], NOTHING))
+        top = np.maximum(largest_exponent(a, b, c), _of_addend(c, self._range[0], NOTHING))
         top = np.where(a.zero | b.zero | (c == 0), np.maximum(top, self.zero), top)
         step = power(top - np.int16(self.fraction))
-        return (_truncated(a, b, step) + np.trunc(c / step)) * step
+        return (truncated(a, b, step) + np.trunc(c / step)) * step
 
     @property
     def _range(self) -> Range:
         return FLOAT16 if self.stored == 10 else FLOAT32
 
     def _rounded(self, total: F64) -> F64:
-        return (nearest if self.stored == 10 else toward_zero)(total, self.stored, self._range)
+        return (nearest if self.stored == 10 else toward_zero)(total, self.stored, self._range) + 0.0  # -0 becomes +0
 
 
 @dataclass(frozen=True)
@@ -133,13 +134,13 @@ class TruncatingGroups:
         sums, exponents = [addend], [_of_addend(addend, FLOAT32[0], self.zero)]
         for start in range(0, self.length, self.group):
             cut = slice(start, start + self.group)
-            total = sum(_products(Side(a.value[cut], a.exponent[cut]), Side(b.value[cut], b.exponent[cut])))
+            total = sum(products(Side(a.value[cut], a.exponent[cut]), Side(b.value[cut], b.exponent[cut])))
             there = a.exponent[start] + b.exponent[start]
             exponents.append(np.where(total == 0, self.zero, there).astype(np.int16))
             sums.append(total * power(np.where(total == 0, 0, there)))
         step = power(np.max(exponents, axis=0) - self.fraction)
         exact: F64 = np.sum([np.trunc(one / step) for one in sums], axis=0)
-        return with_specials(toward_zero(exact * step, self.stored, FLOAT32), a, b, c)
+        return with_specials(toward_zero(exact * step, self.stored, FLOAT32) + 0.0, a, b, c)
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,13 @@ def least_exponent(fmt: Format) -> int:
 
 
 def side_of(x: Coded, through: str = "") -> Side:
-    """A side [K, n] of codes [n, K]. ``through``: the format to which they are converted first, exactly."""
+    """A side [K, n] of codes [n, K]. ``through``: the format to which they are converted first, exactly.
+
+    float32 becomes tfloat32 as in the units, which do not look at the lower 13 bits.
+    """
     fmt = format_named(through or x.format)
+    if (x.format, through) == ("float32", "tfloat32"):
+        x = Coded("tfloat32", x.codes >> np.uint32(13))
     value = np.ascontiguousarray(decode_values(x).T)
     return Side(value, exponents(value, least_exponent(fmt)))
 

@@ -1,32 +1,21 @@
-"""Which matrix units there are. Adding one is one entry of ``UNITS``; what is not known stands in ``UNKNOWN``.
-
-Sources: [R] recorded answers of real GPUs, MATLAB-tensor-core, folder model_validation (docs/units.md says how they are
-checked); [K] its models, Khattak and Mikaitis, arXiv 2512.07004; [X] MMA-Sim, Xie et al., arXiv 2511.10909, and
-mmasim 2.1.1; [P] the PTX ISA.
-"""
+"""Which matrix units there are, and which of them take what on a target. Adding one is a line in ``of_…``."""
 
 from __future__ import annotations
 
 from narrowgauge.contracts.errors import BadInput, unknown
-from narrowgauge.reference.units.families import Truncating, TruncatingGroups, TwoHalves
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.reference.units import of_amd, of_nvidia
+from narrowgauge.reference.units.families_plain import Chain
+from narrowgauge.reference.units.names import DOC, F32
 from narrowgauge.reference.units.unit import Unit, Unknown
 
-F32, F16, BF16, TF32 = "float32", "float16", "bfloat16", "tfloat32"
-FP8 = ("float8_e4m3fn", "float8_e5m2")
-NARROW = (*FP8, "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn")
-FP4 = ("float4_e2m1fn",)
-AMPERE, ADA, HOPPER, B200, RTX = ("sm_80", "sm_86"), ("sm_89",), ("sm_90",), ("sm_100",), ("sm_120",)
-T = Truncating
-
-UNITS: dict[str, Unit] = {
-    u.name: u
-    for u in (
-        Unit("hopper.qgmma", HOPPER, "wgmma m64nNk32 (QGMMA)", FP8, F32, T(32, 13, 13, -133), "recorded", "[R] c = 0; [X]", True),
-        Unit("ampere.hmma", AMPERE, "mma.sync m16n8k16 (HMMA)", (F16, BF16), F32, T(8, 24, 23, -132), "recorded", "[R]"),
-    )
-}  # fmt: skip
-
-UNKNOWN: tuple[Unknown, ...] = ()
+UNKNOWN: tuple[Unknown, ...] = (*of_nvidia.UNKNOWN, *of_amd.UNKNOWN)
+_MATRIX = (*of_nvidia.UNITS, *of_amd.UNITS)
+#: every target of which anything is known
+TARGETS = tuple(dict.fromkeys(name for entry in (*_MATRIX, *UNKNOWN) for name in entry.targets))
+#: what a kernel does without a matrix unit: float32 by fma, k ascending. It is the same everywhere
+_PLAIN = Unit("plain.fma", TARGETS, "fma.rn.f32, v_fma_f32", (F32,), F32, Chain(), DOC, "IEEE 754", known_nan=False)
+UNITS: dict[str, Unit] = {unit.name: unit for unit in (*_MATRIX, _PLAIN)}
 
 
 def unit_named(name: str) -> Unit:
@@ -37,11 +26,29 @@ def unit_named(name: str) -> Unit:
 
 
 def units_for(target: str, a_format: str, b_format: str, out: str) -> tuple[Unit, ...]:
-    """Every known unit of a target that multiplies such operands into such results, most usual first.
+    """Every known unit of a target that multiplies such operands into such results, most used first.
 
-    Raises ``BadInput`` where there is none: which one a target has is never guessed.
+    Several may take the same formats: of which a kernel uses is its compiler's affair. Raises ``BadInput`` where none
+    is known: what a unit computes is never guessed from its neighbours.
     """
-    found = tuple(u for u in UNITS.values() if target in u.targets and u.takes(a_format, b_format) and u.out == out)
+    if target not in TARGETS:
+        raise unknown("target with matrix units", target, TARGETS)
+    one, other = format_named(a_format).name, format_named(b_format).name
+    asked = f"{one} × {other} into {format_named(out).name}"
+    for gap in UNKNOWN:
+        if target in gap.targets and one in gap.formats and other in gap.formats:
+            raise BadInput(_not_known(target, asked, gap))
+    here = [unit for unit in UNITS.values() if target in unit.targets]
+    found = tuple(unit for unit in here if unit.takes(one, other) and unit.out == format_named(out).name)
     if not found:
-        raise BadInput(f"no known matrix unit of {target} multiplies {a_format} by {b_format} into {out}")
+        has = "; ".join(f"{', '.join(unit.formats)} into {unit.out} ({unit.name})" for unit in here)
+        raise BadInput(f"no matrix unit of {target} computes {asked}; name the formats that reach it. It has {has}")
     return found
+
+
+def _not_known(target: str, asked: str, gap: Unknown) -> str:
+    source = f" ({gap.source})" if gap.source else ""
+    return (
+        f"how {target} computes {asked} is not known. What is: {gap.known}{source}. "
+        "Run 'narrowgauge probe' on a kernel there, or judge it by exact data and by bounds"
+    )

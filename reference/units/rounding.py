@@ -54,7 +54,7 @@ def floor_to(values: F64, step: F64) -> F64:
 
 
 def _limited(values: F64, span: Range) -> F64:
-    return np.where(np.abs(values) >= 2.0 ** span[1], np.copysign(np.inf, values), values) + 0.0
+    return np.where(np.abs(values) >= 2.0 ** span[1], np.copysign(np.inf, values), values)
 
 
 def two_sum(x: F64, y: F64) -> tuple[F64, F64]:
@@ -67,7 +67,7 @@ def two_sum(x: F64, y: F64) -> tuple[F64, F64]:
 def sum_to_odd(terms: Sequence[F64]) -> F64:
     """The exact sum rounded to odd: a later rounding to at most 51 bits gives what one rounding would have given.
 
-    Terms are finite, and no sum of theirs overflows. Each pass leaves the sum as it is and moves it upwards, until every
+    Terms are finite, and no sum of theirs overflows. Each pass keeps the sum and moves it upwards, until every
     part is at most half a last place of the next; then only the sign of all below the top matters.
     """
     parts = [np.array(term, np.float64) for term in np.broadcast_arrays(*terms)]
