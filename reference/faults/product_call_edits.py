@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, Input
-from narrowgauge.contracts.product import B, BIAS, EXPERTS, GROUP_INDEX
+from narrowgauge.contracts.product import BIAS, EXPERTS, GROUP_INDEX, B
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.faults.product_ways import (
-    Grid, Ways, finishing, in_tiles, is_turned, one, recipe_of, taking, with_given, with_terms,
+    Grid,
+    Ways,
+    finishing,
+    is_turned,
+    one,
+    recipe_of,
+    taking,
+    with_given,
+    with_terms,
 )
 from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.matmul.call import experts_of
@@ -75,7 +83,7 @@ def _sorted_a(multiplying: Multiplying) -> Multiplying | None:
 permuted_one_way = one(_sorted_a)
 
 
-# --- experts -----------------------------------------------------------------------------------------------------------
+# --- experts ---------------------------------------------------------------------------------------------------------
 
 
 def _with_experts(multiplying: Multiplying, change: Callable[[Grid, int], Grid]) -> Multiplying:

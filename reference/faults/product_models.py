@@ -23,9 +23,10 @@ Rounding = Callable[[F64], F64]
 
 
 def rounding_to(format_name: str) -> Rounding:
-    """The nearest number of a 16-bit format, or of float32."""
-    fraction, span = {"float16": (10, FLOAT16), "bfloat16": (7, FLOAT32), "float32": (23, FLOAT32)}[format_name]
-    return lambda values: nearest(values, fraction, span)
+    """The nearest number of a format of 16 bits and more."""
+    fmt = format_named(format_name)
+    span = FLOAT16 if fmt.exponent == 5 else FLOAT32
+    return lambda values: nearest(values, fmt.mantissa, span)
 
 
 def chain(format_name: str, step: int) -> Dot:

@@ -11,7 +11,18 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.faults.product_ways import (
-    SIDES, Grid, Way, Ways, codes_of, has_blocks_along_k, in_operands, of_side, one, recipe_of, taking, with_given,
+    SIDES,
+    Grid,
+    Way,
+    Ways,
+    codes_of,
+    has_blocks_along_k,
+    in_operands,
+    of_side,
+    one,
+    recipe_of,
+    taking,
+    with_given,
 )
 from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.policies import resolve
@@ -72,9 +83,7 @@ def of_values(change: Callable[[Grid], Grid]) -> Ways:
     def edit(multiplying: Multiplying, side: str) -> Multiplying | None:
         if not _floats(multiplying, side):
             return None
-        return taking(
-            multiplying, of_side(multiplying, side, ("scale",), lambda v: _float32(change(to_float32(v))))
-        )
+        return taking(multiplying, of_side(multiplying, side, ("scale",), lambda v: _float32(change(to_float32(v)))))
 
     return in_operands(edit)
 

@@ -80,7 +80,7 @@ def in_steps(model: Callable[[int], Dot]) -> Ways:
 
 
 def thirteen_bits(promoted: bool) -> Ways:
-    """Sums of fp8 stay in a unit that keeps 13 bits: where they should be promoted, or where they should not be there."""
+    """Sums of fp8 stay in a unit that keeps 13 bits: where they should be promoted, or should not be at all."""
 
     def ways(multiplying: Multiplying) -> Iterator[Way]:
         formats = [enters(multiplying, side) for side in ("a", "b")]

@@ -27,7 +27,7 @@ class Way:
     """A mistake in one of the ways in which it can be made."""
 
     note: str  #: which, in words: "in a", "in tiles of 64"; "" where there is one alone
-    behaviour: Multiplying
+    behaviour: Any  #: a ``Multiplying``; of another kind where one fault is asked of all kinds
     loose: bool = False  #: all that a bound allows, and no definite result: it fits much that is a little off
 
 
