@@ -10,8 +10,14 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.interval import Expected, Interval
-from narrowgauge.reference.kv.arithmetic import digits, power_of_two
-from narrowgauge.reference.matmul.bounds import absolute_error, after_roundings, largest_exponents, summed
+from narrowgauge.reference.kv.arithmetic import digits, grid, power_of_two
+from narrowgauge.reference.matmul.bounds import (
+    absolute_error,
+    after_roundings,
+    flushed_terms,
+    largest_exponents,
+    summed,
+)
 from narrowgauge.reference.matmul.call import check_call, columns_of, input_of_call
 from narrowgauge.reference.matmul.exact import is_exact
 from narrowgauge.reference.matmul.multiplying import F64, Ends, Multiplying, Terms
@@ -72,10 +78,12 @@ def _result(multiplying: Multiplying, terms: Terms) -> Ends:
 def prescaled(terms: Terms) -> Terms:
     """One stretch of numbers under their scales: products of few bits, which float64 holds."""
     each = np.diff((0, *terms.ends))
-    a, b = terms.a * np.repeat(terms.a_scale, each, axis=1), terms.b * np.repeat(terms.b_scale, each, axis=1)
-    one = np.ones((1, 1))
-    depth = terms.a.shape[1]
-    return replace(terms, a=a, b=b, a_scale=one, b_scale=one, ends=(depth,) if depth else ())
+    of_a, of_b = np.repeat(terms.a_scale, each, axis=1), np.repeat(terms.b_scale, each, axis=1)
+    least = {"a_least": np.abs(of_a) * terms.a_least, "b_least": np.abs(of_b) * terms.b_least}
+    depth, one = terms.a.shape[1], np.ones((1, 1))
+    return replace(
+        terms, a=terms.a * of_a, b=terms.b * of_b, a_scale=one, b_scale=one, ends=(depth,) if depth else (), **least
+    )
 
 
 def _sum(multiplying: Multiplying, terms: Terms) -> Ends:
@@ -88,13 +96,16 @@ def _sum(multiplying: Multiplying, terms: Terms) -> Ends:
     size = np.abs(a) @ np.abs(b).T
     if (size > _LARGEST).any():
         raise BadInput(f"{multiplying.product.name}: sums of products beyond 2^127; what they give is not derived")
-    known = is_exact(a, b, multiplying.accumulator)
-    # float64's own sum is off by at most K units of 2^-53 of the size, where it is not exact
-    reach = absolute_error(multiplying.accumulator, size, a.shape[1], largest_exponents(a, b))
-    reach = np.where(known, 0.0, reach + size * (a.shape[1] * 2.0**-53)) + _entered(terms)
+    least = (terms.a_least, terms.b_least)
+    known = is_exact(a, b, multiplying.accumulator, None, *least)
+    flushed = flushed_terms(a, b, *least) if multiplying.accumulator.flushes else 0.0
+    reach = absolute_error(multiplying.accumulator, size, a.shape[1], largest_exponents(a, b, *least), flushed)
+    reach = np.where(known, 0.0, reach) + _entered(terms)
     low, high = exact - reach, exact + reach
     if multiplying.accumulator.whole:  # whole numbers become float32 before they meet a scale, or stay what they are
-        low, high = (low, high) if format_named(multiplying.format).family == "integer" else (_nearest32(low), _nearest32(high))
+        low, high = (
+            (low, high) if format_named(multiplying.format).family == "integer" else (_nearest32(low), _nearest32(high))
+        )
     return low, high
 
 
@@ -115,11 +126,16 @@ def _scaled(multiplying: Multiplying, terms: Terms, place: int) -> Ends:
         return ends
     _check_range(multiplying, ends, of_a, of_b)
     low, high = (np.minimum(*_signed(ends, of_a * of_b)), np.maximum(*_signed(ends, of_a * of_b)))
-    bits = digits(ends[0][..., None]) + digits(of_a[..., None]) + digits(of_b[..., None])
+    bits = digits(ends[0][..., None]) + _more_digits(of_a) + _more_digits(of_b)
     known = (ends[0] == ends[1]) & (bits <= _DIGITS)
     steps = 2 - power_of_two(of_a).astype(int) - power_of_two(of_b).astype(int)
     wide = after_roundings(low, high, np.broadcast_to(steps, low.shape))
     return np.where(known, low, wide[0]), np.where(known, high, wide[1])
+
+
+def _more_digits(scale: F64) -> F64:
+    """By how many bits a product with it may be longer; by none with a power of two."""
+    return np.where(power_of_two(scale), 0.0, digits(scale[..., None]))
 
 
 def _cut(terms: Terms, where: slice) -> Terms:
@@ -154,7 +170,12 @@ def _added(multiplying: Multiplying, stretches: list[Ends], shape: tuple[int, in
         return total, total
     if len(stretches) == 1:
         return stretches[0]
-    return summed(np.stack([low for low, _ in stretches]), np.stack([high for _, high in stretches]))
+    lows, highs = np.stack([low for low, _ in stretches]), np.stack([high for _, high in stretches])
+    ends = summed(lows, highs)
+    size = np.abs(lows).sum(axis=0)
+    known = (lows == highs).all(axis=0) & (size < 2.0**_DIGITS * grid(np.moveaxis(lows, 0, -1)))
+    total = lows.sum(axis=0)
+    return np.where(known, total, ends[0]), np.where(known, total, ends[1])
 
 
 def _times(ends: Ends, factors: tuple[float, ...], divisors: tuple[float, ...]) -> Ends:
@@ -177,6 +198,10 @@ def _rounded(multiplying: Multiplying, ends: Ends, special: F64) -> Interval:
     """Both ends in the result's format: rounding is monotone."""
     codes = []
     for end in ends:
+        if multiplying.format == "int32":
+            wrapped = np.asarray(np.round(end)).astype(np.int64).astype(np.uint32)
+            codes.append(Coded("int32", wrapped))
+            continue
         value = np.where(special == 0, end, special)
         wide = Coded("float64", np.ascontiguousarray(value).view(np.uint64))
         codes.append(multiplying.rounding.run(wide)["codes"])
