@@ -59,12 +59,12 @@ def kept_in(format_name: str) -> Ways:
     def ways(multiplying: Multiplying) -> Iterator[Way]:
         if multiplying.accumulator.whole or multiplying.accumulator.name == format_name:
             return
-        yield Way("of stretches", replace(multiplying, combine=combine))
+        yield Way("from block to block", replace(multiplying, combine=combine))
         for step in models.STEPS:
             narrow = replace(multiplying, dot=models.chain(format_name, step))
-            yield Way(f"of {step}", narrow)
+            yield Way(f"steps of {step}", narrow)
             if multiplying.product.scaled == "stretches":
-                yield Way(f"of {step}, and of stretches", replace(narrow, combine=combine))
+                yield Way(f"steps of {step}, and from block to block", replace(narrow, combine=combine))
         yield from _loosely(multiplying, format_name)
 
     return ways
@@ -91,7 +91,7 @@ def thirteen_bits(promoted: bool) -> Ways:
         ):
             return
         for step in (32, 16):
-            yield Way(f"of {step}", replace(multiplying, dot=models.thirteen_bits(formats[0].name, step)))
+            yield Way(f"steps of {step}", replace(multiplying, dot=models.thirteen_bits(formats[0].name, step)))
         if promoted:
             yield Way("in some order", replace(multiplying, accumulator=accumulator_named(_THIRTEEN)), loose=True)
         else:
@@ -124,7 +124,7 @@ def _splits(edit: Callable[[Multiplying, Callable[[int], Grid]], Multiplying]) -
                 for in_turn in (False, True):
                     dealt = ", in turn" if in_turn else ""
                     split = _split(parts, tile, in_turn)
-                    yield Way(f"in {parts} parts of tiles of {tile}{dealt}", edit(multiplying, split))
+                    yield Way(f"{parts} parts of tiles of {tile}{dealt}", edit(multiplying, split))
 
     return ways
 

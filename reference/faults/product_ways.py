@@ -26,7 +26,7 @@ SIDES = ("a", "b")
 class Way:
     """A mistake in one of the ways in which it can be made."""
 
-    note: str  #: which, in words: "in a", "in tiles of 64"; "" where there is one alone
+    note: str  #: which, in words: "in a", "tiles of 64"; "" where there is one alone
     behaviour: Any  #: a ``Multiplying``; of another kind where one fault is asked of all kinds
     loose: bool = False  #: all that a bound allows, and no definite result: it fits much that is a little off
 
@@ -79,13 +79,13 @@ def in_operands(edit: Callable[[Multiplying, str], Multiplying | None], operands
 
 
 def in_tiles(edit: Callable[[Multiplying, int], Multiplying | None], widths: tuple[int, ...]) -> Ways:
-    """A mistake of tiles, of steps or of parts, of each of several sizes."""
+    """A mistake of tiles of each of several sizes."""
 
     def ways(multiplying: Multiplying) -> Iterator[Way]:
         for width in widths:
             wrong = edit(multiplying, width)
             if wrong is not None:
-                yield Way(f"of {width}", wrong)
+                yield Way(f"tiles of {width}", wrong)
 
     return ways
 
