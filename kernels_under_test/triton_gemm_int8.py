@@ -1,0 +1,56 @@
+"""int8 products, exact in int32: scales of tokens and channels, of 1 × 128 and 128 × 128 blocks, zero points of a.
+
+A zero point of a takes the sum of each row of b times it away from the int32 sums: made in the same loop, or in a pass
+before it, where K is split.
+"""
+
+from __future__ import annotations
+
+from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, BFLOAT16, TWO_SOURCES, soft_product
+from narrowgauge.kernels_under_test.gemm_checks import depth_of
+from narrowgauge.kernels_under_test.triton_gemm import End, product, row_sums
+from narrowgauge.kernels_under_test.triton_gemm_operands import Operand
+
+INT8 = ("int8",)
+
+
+def whole_numbers(x, b, a_scale, b_scale, format, *, zero=None, sums=None, bias=None, **how):
+    shape = x.shape[0], b.shape[0], depth_of(x, b)
+    return product(Operand(x, *INT8), Operand(b, *INT8), shape, format, End(a_scale, b_scale, zero, sums, bias), **how)
+
+
+def product_of(name, formats=ALL_SOURCES, accumulator="int32"):
+    return soft_product(name, formats, INT8, accumulator)
+
+
+@product_of("vllm.int8_token_channel")
+def triton_soft_int8_token_channel(x, b, a_scale, b_scale, format):
+    return whole_numbers(x, b, a_scale, b_scale, format)
+
+
+@product_of("vllm.int8_azp_tensor")
+def triton_soft_int8_azp_tensor(x, b, a_scale, b_scale, a_zero_point, format):
+    return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point)
+
+
+@product_of("vllm.int8_azp_token")
+def triton_soft_int8_azp_token(x, b, a_scale, b_scale, a_zero_point, format):
+    return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point)
+
+
+@product_of("vllm.int8_azp_token", TWO_SOURCES)
+def triton_soft_int8_azp_sums_before(x, b, a_scale, b_scale, a_zero_point, format):
+    """The sums of b's rows, which an engine makes when it loads them, and two parts of K."""
+    return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point, sums=row_sums(b), parts=2)
+
+
+@product_of("vllm.int8_azp_token_bias", BFLOAT16)
+def triton_soft_int8_azp_token_bias(x, b, a_scale, b_scale, a_zero_point, bias, format):
+    return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point, bias=bias)
+
+
+@product_of("sglang.int8_block", TWO_SOURCES, "float32")
+def triton_soft_int8_block(x, b, a_scale, b_scale, format):
+    shape = x.shape[0], b.shape[0], depth_of(x, b)
+    a, b = Operand(x, *INT8, a_scale, 1, 128), Operand(b, *INT8, b_scale, 128, 128)
+    return product(a, b, shape, format, stretches=True)
