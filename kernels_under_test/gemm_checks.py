@@ -8,6 +8,9 @@ import torch
 from narrowgauge.kernels_under_test.claiming import ALL_SOURCES
 from narrowgauge.kernels_under_test.kv_checks import check_format
 
+#: formats of results
+RESULTS = (*ALL_SOURCES, "int32")
+
 
 def check_shape(name, value, *allowed):
     """One of some shapes."""
@@ -32,11 +35,11 @@ def check_operand(name, operand, rows, depth):
     if operand.groups is not None:
         check_shape(f"{name}_group_index", operand.groups, (1, depth))
         check_within(f"{name}_group_index", operand.groups, grid[1])
-    for what, value in (("scale", operand.scale), ("zero_point", operand.zero)):
-        if value is not None:
-            check_shape(f"{name}_{what}, as rows by columns of {name}'s blocks,", value, grid)
     if operand.scale is not None:
+        check_shape(f"{name}_scale, as rows by columns of {name}'s blocks,", operand.scale, grid)
         check_finite(f"{name}_scale", operand.scale)
+    if operand.zero is not None:
+        check_shape(f"{name}_zero_point, in words of eight,", operand.zero, (grid[1], grid[0] // 8))
     if operand.whole is not None:
         check_finite(f"{name}_global_scale", operand.whole)
 
@@ -52,7 +55,7 @@ def check_within(name, value, count):
 def check_product(a, b, shape, format, end, experts):
     """All that a product is given."""
     rows, columns, depth = shape
-    check_format(format, ALL_SOURCES)
+    check_format(format, RESULTS)
     for_all = columns
     if experts is not None:
         check_shape("experts", experts, (1, rows))
@@ -67,7 +70,7 @@ def check_product(a, b, shape, format, end, experts):
     if end.zero is not None:
         check_shape("a_zero_point", end.zero, (1, 1), (rows, 1))
     if end.bias is not None:
-        check_shape("bias", end.bias, (1, columns))
+        check_shape("bias", end.bias, (for_all // columns if columns else 1, columns))
 
 
 def check_experts(experts, count):
@@ -76,6 +79,12 @@ def check_experts(experts, count):
     if wrong.any():
         at = wrong.nonzero()[0].tolist()
         raise ValueError(f"experts{at} is {int(experts[tuple(at)])}; expected -1 to {count - 1}")
+
+
+def check_words(b, depth, each):
+    """Words of a weight [K, N]: as many rows as K has, or eighths of it."""
+    if b.ndim != 2 or b.shape[0] * each != depth:
+        raise ValueError(f"b is {list(b.shape)} words; expected {depth} / {each} rows, as x has {depth} columns")
 
 
 def depth_of(x, b, name="b"):

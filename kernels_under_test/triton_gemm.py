@@ -17,8 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
-from narrowgauge.kernels_under_test.claiming import ALL_SOURCES
-from narrowgauge.kernels_under_test.gemm_checks import check_product
+from narrowgauge.kernels_under_test.gemm_checks import RESULTS, check_product
 from narrowgauge.kernels_under_test.triton_codec import INTERPRETED, load_float32_bits, store_float32_bits
 from narrowgauge.kernels_under_test.triton_gemm_operands import patterns, scales_of, strides, tile_of
 from narrowgauge.kernels_under_test.triton_steps import bits, over, real
@@ -51,23 +50,29 @@ class End:
 
 
 @triton.jit
-def finished(total, sums, end, row, column, mask, BF16: tl.constexpr):
-    """Values of sums. ``sums``: of the columns of b, made on the way; ``end`` may have them instead."""
+def finish(out, place, total, sums, end, row, column, mask, BF16: tl.constexpr, TO: tl.constexpr):
+    """Store what comes of sums. ``sums``: of the columns of b, made on the way; ``end`` may have them instead.
+
+    TO: 0 to 2 are float32, bfloat16, float16; 3 is int32, of sums alone.
+    """
     if end[4] is not None:
         zero = tl.load(end[4] + row * end[5], mask, other=0)
         if end[6] is not None:
             sums = tl.load(end[6] + column, mask, other=0)
         total = total - zero * sums
-    value = total.to(tl.float32)
-    if end[0] is not None:
-        value = value * tl.load(end[0] + row * end[1], mask, other=0.0)
-    if end[2] is not None:
-        value = value * tl.load(end[2] + column * end[3], mask, other=0.0)
-    if end[8] is not None:
-        value = value * (over(1.0, tl.load(end[8])) * over(1.0, tl.load(end[9])))
-    if end[7] is not None:
-        value = value + real(load_float32_bits(end[7], column, mask, BF16))
-    return value
+    if TO == 3:
+        tl.store(out + place, total, mask)
+    else:
+        value = total.to(tl.float32)
+        if end[0] is not None:
+            value = value * tl.load(end[0] + row * end[1], mask, other=0.0)
+        if end[2] is not None:
+            value = value * tl.load(end[2] + column * end[3], mask, other=0.0)
+        if end[8] is not None:
+            value = value * (over(1.0, tl.load(end[8])) * over(1.0, tl.load(end[9])))
+        if end[7] is not None:
+            value = value + real(load_float32_bits(end[7], column, mask, BF16))
+        store_float32_bits(out, place, bits(value), mask, TO)
 
 
 @triton.jit(do_not_specialize=["rows", "columns", "depth", "each"])
@@ -123,8 +128,7 @@ def multiply(
     mask = wanted[:, None] & wide[None, :]
     place = row[:, None] * columns + column[None, :]
     if TO >= 0:
-        value = finished(total, sums[None, :], end, row[:, None], of_b[None, :], mask, BF16)
-        store_float32_bits(out, place, bits(value), mask, TO)
+        finish(out, place, total, sums[None, :], end, row[:, None], of_b[None, :], mask, BF16, TO)
     elif ATOMIC:
         tl.atomic_add(out + place, total, mask)
     else:
@@ -146,8 +150,7 @@ def add_parts(
     for _ in range(1, parts):
         of_part += rows.to(tl.int64) * columns
         total += tl.load(of_parts + of_part, mask, other=0)
-    value = finished(total, 0, end, row, column, mask, BF16)
-    store_float32_bits(out, place, bits(value), mask, TO)
+    finish(out, place, total, 0, end, row, column, mask, BF16, TO)
 
 
 @triton.jit(do_not_specialize=["columns", "depth", "row_stride", "column_stride"])
@@ -189,9 +192,9 @@ def product(
     end = end or End()
     rows, columns, depth = shape
     check_product(a, b, shape, format, end, of_experts)
-    to = ALL_SOURCES.index(format)
+    to = RESULTS.index(format)
     make = torch.empty if of_experts is None else torch.zeros
-    out = make((rows, columns), dtype=torch.int32 if to == 0 else torch.int16, device=a.codes.device)
+    out = make((rows, columns), dtype=torch.int16 if to in (1, 2) else torch.int32, device=a.codes.device)
     if not out.numel():
         return out
     high, wide, deep = tiles(a, rows, columns, stretches)

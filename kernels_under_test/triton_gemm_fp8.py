@@ -7,12 +7,22 @@ out every 128 of K, and add it in float32.
 
 from __future__ import annotations
 
-from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, BFLOAT16, E4M3, FNUZ, native_product, soft_product
+from narrowgauge.kernels_under_test.claiming import (
+    ALL_SOURCES,
+    BFLOAT16,
+    E4M3,
+    E5M2,
+    FLOAT32,
+    FNUZ,
+    native_product,
+    soft_product,
+)
 from narrowgauge.kernels_under_test.gemm_checks import depth_of
 from narrowgauge.kernels_under_test.triton_gemm import End, product
 from narrowgauge.kernels_under_test.triton_gemm_operands import Operand
 
 FP8 = (*E4M3, *FNUZ)
+ALL_FP8 = (*FP8, *E5M2, "float8_e5m2fnuz")
 TENSOR, TOKENS, BLOCKS = "vllm.fp8_tensor", "vllm.fp8_token_channel", "vllm.fp8_block"
 
 
@@ -31,6 +41,11 @@ def by_blocks(x, b, a_scale, b_scale, format, source, *, native=False, **how):
     return product(a, b, shape, format, stretches=True, **how)
 
 
+@soft_product("plain.matmul_fp8", ALL_SOURCES, ALL_FP8)
+def triton_soft_matmul_fp8(x, b, format, source):
+    return at_the_end(x, b, None, None, format, source)
+
+
 @soft_product(TENSOR, ALL_SOURCES, FP8)
 def triton_soft_fp8_tensor(x, b, a_scale, b_scale, format, source):
     return at_the_end(x, b, a_scale, b_scale, format, source)
@@ -41,7 +56,7 @@ def triton_soft_fp8_token_channel(x, b, a_scale, b_scale, format, source):
     return at_the_end(x, b, a_scale, b_scale, format, source)
 
 
-@soft_product("vllm.fp8_token_channel_bias", BFLOAT16, FP8)
+@soft_product("vllm.fp8_token_channel_bias", ALL_SOURCES, FP8)
 def triton_soft_fp8_token_channel_bias(x, b, a_scale, b_scale, bias, format, source):
     return at_the_end(x, b, a_scale, b_scale, format, source, bias=bias)
 
@@ -58,7 +73,7 @@ def triton_soft_fp8_split_k_atomic(x, b, a_scale, b_scale, format, source):
     return at_the_end(x, b, a_scale, b_scale, format, source, parts=4, atomic=True)
 
 
-@soft_product(BLOCKS, ALL_SOURCES, FP8)
+@soft_product(BLOCKS, ALL_SOURCES, E4M3)
 def triton_soft_fp8_block(x, b, a_scale, b_scale, format, source):
     return by_blocks(x, b, a_scale, b_scale, format, source)
 
@@ -66,6 +81,12 @@ def triton_soft_fp8_block(x, b, a_scale, b_scale, format, source):
 @soft_product(BLOCKS, BFLOAT16, E4M3)
 def triton_soft_fp8_block_split_k(x, b, a_scale, b_scale, format, source):
     return by_blocks(x, b, a_scale, b_scale, format, source, parts=2)
+
+
+@native_product("plain.matmul_fp8", FLOAT32, ALL_FP8, "tensor_core_13")
+def triton_native_matmul_fp8(x, b, format, source):
+    """All of K in the unit's own accumulator."""
+    return at_the_end(x, b, None, None, format, source, native=True)
 
 
 @native_product(TENSOR, BFLOAT16, FP8)
@@ -84,6 +105,6 @@ def triton_native_fp8_token_channel(x, b, a_scale, b_scale, format, source):
     return at_the_end(x, b, a_scale, b_scale, format, source, native=True, promoted=True)
 
 
-@native_product(BLOCKS, BFLOAT16, FP8)
+@native_product(BLOCKS, BFLOAT16, E4M3)
 def triton_native_fp8_block(x, b, a_scale, b_scale, format, source):
     return by_blocks(x, b, a_scale, b_scale, format, source, native=True)

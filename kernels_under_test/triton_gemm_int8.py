@@ -1,4 +1,4 @@
-"""int8 products, exact in int32: scales of tokens and channels, of 1 × 128 and 128 × 128 blocks, zero points of a.
+"""int8 products, exact in int32: scales of tokens and channels, zero points of a.
 
 A zero point of a takes the sum of each row of b times it away from the int32 sums: made in the same loop, or in a pass
 before it, where K is split.
@@ -23,6 +23,11 @@ def product_of(name, formats=ALL_SOURCES, accumulator="int32"):
     return soft_product(name, formats, INT8, accumulator)
 
 
+@soft_product("plain.matmul_int8", ("int32",), INT8, "int32")
+def triton_soft_matmul_int8(x, b, format):
+    return whole_numbers(x, b, None, None, format)
+
+
 @product_of("vllm.int8_token_channel")
 def triton_soft_int8_token_channel(x, b, a_scale, b_scale, format):
     return whole_numbers(x, b, a_scale, b_scale, format)
@@ -44,13 +49,6 @@ def triton_soft_int8_azp_sums_before(x, b, a_scale, b_scale, a_zero_point, forma
     return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point, sums=row_sums(b), parts=2)
 
 
-@product_of("vllm.int8_azp_token_bias", BFLOAT16)
+@product_of("vllm.int8_azp_token_bias")
 def triton_soft_int8_azp_token_bias(x, b, a_scale, b_scale, a_zero_point, bias, format):
     return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point, bias=bias)
-
-
-@product_of("sglang.int8_block", TWO_SOURCES, "float32")
-def triton_soft_int8_block(x, b, a_scale, b_scale, format):
-    shape = x.shape[0], b.shape[0], depth_of(x, b)
-    a, b = Operand(x, *INT8, a_scale, 1, 128), Operand(b, *INT8, b_scale, 128, 128)
-    return product(a, b, shape, format, stretches=True)

@@ -6,10 +6,13 @@ padded to whole tiles, so that a tile meets one matrix.
 
 from __future__ import annotations
 
-from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, native_product, soft_product
+from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FLOAT16, FNUZ, native_product, soft_product
 from narrowgauge.kernels_under_test.gemm_checks import columns_of, depth_of
 from narrowgauge.kernels_under_test.triton_gemm import End, product
 from narrowgauge.kernels_under_test.triton_gemm_operands import Operand
+
+
+SIXTEEN = (*BFLOAT16, *FLOAT16)
 
 
 def grouped(x, b, experts, count, format, source, *, a_scale=None, b_scale=None, block=0, native=False, **how):
@@ -26,12 +29,12 @@ def triton_soft_moe(x, b, experts, expert_count, format, source):
     return grouped(x, b, experts, expert_count, format, source)
 
 
-@soft_product("vllm.moe_fp8_channel", BFLOAT16, E4M3)
+@soft_product("vllm.moe_fp8_channel", SIXTEEN, (*E4M3, *FNUZ))
 def triton_soft_moe_fp8_channel(x, b, a_scale, b_scale, experts, expert_count, format, source):
     return grouped(x, b, experts, expert_count, format, source, a_scale=a_scale, b_scale=b_scale)
 
 
-@soft_product("vllm.moe_fp8_block", BFLOAT16, E4M3)
+@soft_product("vllm.moe_fp8_block", SIXTEEN, E4M3)
 def triton_soft_moe_fp8_block(x, b, a_scale, b_scale, experts, expert_count, format, source):
     return grouped(x, b, experts, expert_count, format, source, a_scale=a_scale, b_scale=b_scale, block=128)
 

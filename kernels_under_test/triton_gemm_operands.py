@@ -35,6 +35,16 @@ def as_e4m3fnuz(code):
 
 
 @triton.jit
+def as_e5m2(code):
+    return code.to(tl.uint8).to(tl.float8e5, bitcast=True)
+
+
+@triton.jit
+def as_e5m2fnuz(code):
+    return code.to(tl.uint8).to(tl.float8e5b16, bitcast=True)
+
+
+@triton.jit
 def as_int8(code):
     return code.to(tl.int8)
 
@@ -53,6 +63,8 @@ SOFT = {**KNOWN, "float32": as_it_is, "int8": as_int8}
 NATIVE = {
     "float8_e4m3fn": as_e4m3fn,
     "float8_e4m3fnuz": as_e4m3fnuz,
+    "float8_e5m2": as_e5m2,
+    "float8_e5m2fnuz": as_e5m2fnuz,
     "int8": as_int8,
     "bfloat16": as_bfloat16,
     "float16": as_float16,
@@ -123,6 +135,12 @@ def words_along_rows(words, row, column, row_stride, column_stride, mask):
     return word >> (row % 8 * 4).to(tl.int32) & 0xF
 
 
+@triton.jit
+def words_less_one(words, row, column, row_stride, column_stride, mask):
+    """The same of zero points, which GPTQ stores less 1."""
+    return words_along_rows(words, row, column, row_stride, column_stride, mask) + 1
+
+
 @dataclass(frozen=True)
 class Operand:
     """One side of a product. ``codes`` is [rows, K], or an image of it that ``load`` reads; ``scale`` has one number
@@ -134,7 +152,8 @@ class Operand:
     block_rows: int = 1
     block_columns: int = 1
     scale_format: str = "float32"
-    zero: Any = None  #: int32, of the blocks of the scale
+    zero: Any = None  #: zero points of the blocks of the scale: an image that ``zeros`` reads
+    zeros: Any = words_along_rows
     whole: Any = None  #: float32 [1, 1]
     groups: Any = None  #: int32: the group of each column, where columns are not in order
     value: Any = alone
@@ -146,7 +165,7 @@ class Operand:
     def handed(self):
         """What a kernel is given at run time."""
         scale = (None, None) if self.scale is None else (patterns(self.scale), strides(self.scale))
-        zero = (None, None) if self.zero is None else (self.zero, strides(self.zero))
+        zero = (None, None) if self.zero is None else (self.zero, self.zero.stride())
         groups = None if self.groups is None else self.groups.view(-1)
         return patterns(self.codes), self.codes.stride(), *scale, *zero, self.whole, groups
 
@@ -158,7 +177,7 @@ class Operand:
         dequantized = self.value is not alone
         code = (SOFT if dequantized else known)[self.format]
         functions = self.load, code, OF_SCALES[self.scale_format], self.value, enters[self.enters]
-        return *functions, self.block_rows, self.block_columns, dequantized
+        return *functions, self.block_rows, self.block_columns, dequantized, self.zeros
 
 
 def patterns(x):
@@ -205,8 +224,8 @@ def tile_of(operand, row, column, mask, FORM: tl.constexpr):
         zero = 0
         whole = 1.0
         if operand[4] is not None:
-            place = row // FORM[5] * operand[5][0] + group_of(operand, column, mask, FORM) * operand[5][1]
-            zero = tl.load(operand[4] + place, mask, other=0)
+            group = group_of(operand, column, mask, FORM)
+            zero = FORM[8](operand[4], row // FORM[5], group, operand[5][0], operand[5][1], mask)
         if operand[6] is not None:
             whole = tl.load(operand[6])
         value = FORM[3](value, scales_of(operand, row, column, mask, FORM), zero, whole)

@@ -10,12 +10,10 @@ import torch
 import triton
 import triton.language as tl
 
-from narrowgauge.kernels_under_test.claiming import ALL_SOURCES
-from narrowgauge.kernels_under_test.gemm_checks import check_product
-from narrowgauge.kernels_under_test.triton_codec import INTERPRETED, store_float32_bits
-from narrowgauge.kernels_under_test.triton_gemm import LEAST, End, finished
+from narrowgauge.kernels_under_test.gemm_checks import RESULTS, check_product
+from narrowgauge.kernels_under_test.triton_codec import INTERPRETED
+from narrowgauge.kernels_under_test.triton_gemm import LEAST, End, finish
 from narrowgauge.kernels_under_test.triton_gemm_operands import patterns
-from narrowgauge.kernels_under_test.triton_steps import bits
 
 #: the most sums of a program each way, and how far it goes along K at once
 TILE, DEEP = (256, 512) if INTERPRETED else (128, 128)
@@ -67,8 +65,7 @@ def multiply_scaled(
             typed(left, A), stored_scale(of_left, E4M3), A, typed(right, B), stored_scale(of_right, E4M3), B, total
         )
     mask = (row < rows) & (column[None, :] < columns)
-    value = finished(total, 0, end, row, column[None, :], mask, False)
-    store_float32_bits(out, row * columns + column[None, :], bits(value), mask, TO)
+    finish(out, row * columns + column[None, :], total, 0, end, row, column[None, :], mask, False, TO)
 
 
 def scaled_product(a, b, shape, format, end=None):
@@ -76,7 +73,7 @@ def scaled_product(a, b, shape, format, end=None):
     end = end or End()
     rows, columns, depth = shape
     check_product(a, b, shape, format, end, None)
-    to = ALL_SOURCES.index(format)
+    to = RESULTS.index(format)
     out = torch.empty((rows, columns), dtype=torch.int32 if to == 0 else torch.int16, device=a.codes.device)
     if not out.numel():
         return out
