@@ -165,14 +165,16 @@ def multiplying_of(claim: Claim) -> Multiplying:
     named = contract.accumulator or product.accumulator
     accumulator = accumulator_named(named) if named else least_exact("", *entering)
     sides = (_operand_of(product.a, claim.source), _operand_of(product.b, b))
-    rounding = behaviour_of(Claim(Cast(product.cast), "float64", claim.format))
+    # whole numbers of 32 bits are not rounded: they wrap (reference/matmul/run.py)
+    policy = CastPolicy() if claim.format == "int32" else policies.resolve(product.cast, claim.format)
+    rounding = Behaviour("float64", claim.format, policy)
     return Multiplying(product, claim.source, claim.format, accumulator, *sides, rounding)
 
 
 def _operand_of(operand: Operand, codes: str) -> Behaviour:
     """What reads an operand: its codes become the numbers that enter the product."""
     if not operand.recipe:
-        return behaviour_of(Claim(Cast("ieee"), codes, operand.enters or "float64"))
+        return behaviour_of(Claim(Cast("ieee"), codes, operand.enters or "float32"))
     return behaviour_of(Claim(Dequantize(operand.recipe, operand.layouts), codes, operand.enters or "float32"))
 
 

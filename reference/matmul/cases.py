@@ -20,7 +20,7 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.contracts.product import B, BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, Product
+from narrowgauge.contracts.product import BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, B, Product
 from narrowgauge.contracts.recipe import OF_TENSOR, Blocks
 from narrowgauge.reference.behaviour import multiplying_of
 from narrowgauge.reference.codec import values
@@ -34,7 +34,7 @@ from narrowgauge.reference.matmul.run import multiplied, prescaled
 from narrowgauge.reference.noise import noise, scrambled
 
 #: ``exact``: below 2^14 quanta, under scales with several bits; ``full``: as far as the accumulator goes, under powers
-#: of two; ``noise``: any finite numbers, judged within bounds; ``specials``: exact, with NaN and infinity in a few places
+#: of two; ``noise``: any finite numbers, judged within bounds; ``specials``: exact, with NaN and infinity in few places
 Kind = Literal["exact", "full", "noise", "specials"]
 #: what most accumulators hold exactly, and what float32 holds beside a scale of two bits
 _FEW, _MANY = 14, 22
@@ -46,7 +46,8 @@ _USUAL = (0.0123, 0.37, 0.0078125, 0.0021, 1.7, 0.11, 0.25)
 _ZEROS = (3.0, -7.0, 12.0, -20.0, 0.0, 1.0, -1.0)
 _BIAS = (0.5, -3.0, 1.5, 2.0, -0.25, 7.0, 100.0)
 _WIDE_DEPTH = 277
-_TENSOR = {"exact": 2.5, "full": 4.0, "noise": 0.37, "specials": 2.5}
+#: scales of whole tensors, of a and of b: powers of two, but for noise
+_TENSOR = {"exact": (4.0, 0.5), "full": (8.0, 0.25), "noise": (0.37, 1234.5), "specials": (4.0, 0.5)}
 
 
 @dataclass(frozen=True)
@@ -122,13 +123,14 @@ def _sizes(multiplying: Multiplying, shape: Shape) -> _Sizes:
     depth = shape.depth if unit == 1 else unit * max(shape.blocks, 96 // unit)
     depth = -(-depth // word) * word
     columns = -(-max(shape.columns, 1) // each) * each
-    return _Sizes(shape.rows, max(columns, 200) if _has_ragged_rows(product) else columns, depth)
+    ragged = _has_ragged_rows(product) and not product.grouped
+    return _Sizes(shape.rows, max(columns, 200) if ragged else columns, depth)
 
 
 def _has_ragged_rows(product: Product) -> bool:
     """Whether b's blocks hold several rows: two of them then, the second not whole."""
     recipe = recipe_of_operand(product.b)
-    return recipe is not None and recipe.blocks.ragged and recipe.blocks.rows > 1 and not product.grouped
+    return recipe is not None and recipe.blocks.ragged and product.b.by_rows and recipe.blocks.rows > 1
 
 
 def _drawn(multiplying: Multiplying, shape: Shape, sizes: _Sizes) -> Input:
@@ -142,7 +144,8 @@ def _drawn(multiplying: Multiplying, shape: Shape, sizes: _Sizes) -> Input:
         given[name] = _beside(multiplying, shape, sizes, name, fmt, b_shape)
     a = _codes(source, (sizes.rows, sizes.depth), shape, 2 * shape.seed, given.get("a_zero_point"), product.a.enters)
     b_format = product.b.format or source
-    given[B] = _codes(b_format, b_shape, shape, 2 * shape.seed + 1, None, product.b.enters)
+    b = _codes(b_format, b_shape, shape, 2 * shape.seed + 1, None, product.b.enters)
+    given[B] = Coded(b_format, b)
     return Input(source, a, given)
 
 
@@ -169,8 +172,10 @@ def _beside(
         return coded_as(groups[None].astype(np.float64), "int32")
     if stored == "zero_point":
         return coded_as(around(grid_of, _zeros_of(operand.recipe)), "int32")
-    numbers = around((1, 1) if stored in OF_TENSOR else grid_of, _scales(shape.kind, fmt), 1 if side == "b" else 0)
-    return coded_as(np.full((1, 1), _TENSOR[shape.kind]) if stored in OF_TENSOR else numbers, fmt)
+    of_b = int(side == "b")
+    if stored in OF_TENSOR:
+        return coded_as(np.full((1, 1), _TENSOR[shape.kind][of_b]), fmt)
+    return coded_as(around(grid_of, _scales(shape.kind, fmt), of_b), fmt)
 
 
 def _zeros_of(recipe: str) -> tuple[float, ...]:
@@ -192,7 +197,9 @@ def _codes(
     storage = format_named(fmt).storage
     if call_shape.kind == "noise":
         if format_named(fmt).family == "integer":
-            return (scrambled(count, 100 + seed) % np.uint64(format_named(fmt).code_count)).astype(storage).reshape(shape)
+            return (
+                (scrambled(count, 100 + seed) % np.uint64(format_named(fmt).code_count)).astype(storage).reshape(shape)
+            )
         return coded_as((noise(count, 100 + seed) * 2).reshape(shape), fmt).data
     pool = _whole_codes(fmt, call_shape.kind == "full", bool(enters))
     found = pool[(scrambled(count, 200 + seed) % np.uint64(len(pool))).astype(np.intp)].astype(storage).reshape(shape)
@@ -213,7 +220,11 @@ def _whole_codes(fmt: str, many: bool, entering: bool) -> npt.NDArray[np.uint64]
         numbers = np.arange(1, (64 if many else 12) + 1, dtype=np.float64)
         return coded_as(np.concatenate([numbers, -numbers]), fmt).data.astype(np.uint64)
     value = values(declared)
-    unit = {2: 0.5, 3: 0.0625 if declared.mantissa == 2 else 0.125}.get(declared.exponent, 1.0) if declared.bits < 8 else 1.0
+    unit = (
+        {2: 0.5, 3: 0.0625 if declared.mantissa == 2 else 0.125}.get(declared.exponent, 1.0)
+        if declared.bits < 8
+        else 1.0
+    )
     with np.errstate(invalid="ignore"):
         size = np.abs(value) / unit
         most = 64.0 if declared.bits < 8 or many else 12.0

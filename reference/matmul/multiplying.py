@@ -42,6 +42,8 @@ class Terms:
     bias: F64 | None = None
     a_open: F64 | None = None
     b_open: F64 | None = None
+    a_least: F64 | float = 0.0  #: what the smallest normal number of the format that enters is, under its scale
+    b_least: F64 | float = 0.0
 
     @property
     def slices(self) -> list[slice]:

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.product import B, BIAS, EXPERTS, GROUP_INDEX, Operand
-from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.contracts.product import BIAS, EXPERTS, GROUP_INDEX, B, Operand
+from narrowgauge.contracts.recipe import Blocks, Recipe
 from narrowgauge.reference.dequantize import reader_values
 from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.reference.matmul.bounds import least_normal
 from narrowgauge.reference.matmul.call import columns_of, experts_of
 from narrowgauge.reference.matmul.multiplying import F64, Multiplying, Terms
 from narrowgauge.reference.steps import STEPS, run_chain
@@ -51,19 +52,20 @@ def terms_by_expert(multiplying: Multiplying, x: Input) -> list[tuple[Rows, Term
     last = np.array(ends, np.intp) - 1
     a_scale, b_scale = a.scales[:, last // a.each], b.scales[:, last // b.each]
     bias = decode_values(given[BIAS]) if product.bias else None
+    least = tuple(least_normal(each.format) for each in (multiplying.a, multiplying.b))
     whole = (a.factors + b.factors, a.divisors + b.divisors)
     if not product.grouped:
         every = np.arange(len(a.numbers))
         of_all = None if bias is None else bias[0]
-        return [(every, Terms(a.numbers, b.numbers, a_scale, b_scale, ends, *whole, of_all, a.open, b.open))]
+        return [(every, Terms(a.numbers, b.numbers, a_scale, b_scale, ends, *whole, of_all, a.open, b.open, *least))]
     experts, columns, found = given[EXPERTS].data.view(np.int32).ravel(), columns_of(product, x), []
     for expert in range(experts_of(product, given)):
         rows = np.flatnonzero(experts == expert)
         own = slice(expert * columns, (expert + 1) * columns)
         of_expert = None if bias is None else bias[expert]
         if rows.size:
-            of_rows = Terms(a.numbers[rows], b.numbers[own], a_scale[rows], b_scale[own], ends, *whole, of_expert)
-            found.append((rows, of_rows))
+            matrices = (a.numbers[rows], b.numbers[own], a_scale[rows], b_scale[own])
+            found.append((rows, Terms(*matrices, ends, *whole, of_expert, None, None, *least)))
     return found
 
 
@@ -71,8 +73,9 @@ def _read(multiplying: Multiplying, side: str, codes: Coded, given: Mapping[str,
     operand: Operand = getattr(multiplying.product, side)
     reader: Behaviour = getattr(multiplying, side)
     own = {n.removeprefix(f"{side}_"): v for n, v in given.items() if n.startswith(f"{side}_")}
-    order = _order(operand, own, codes)
-    call = Input(codes.format, codes.data if order is None else codes.data[order], own)
+    if operand.indexed:
+        own, reader = _by_index(own, reader)
+    call = Input(codes.format, codes.data, own)
     for change in reader.received:  # what a fault of readers does to the codes, and to what is stored beside them
         changed = change(call)
         call = Input(changed.format, changed.data, given_with(changed))
@@ -83,9 +86,8 @@ def _read(multiplying: Multiplying, side: str, codes: Coded, given: Mapping[str,
         side_of = _Side(decode_values(reader.run(call)["codes"]), np.ones((1, 1)), 0)
     else:
         side_of = _apart(reader, recipe, call)
-    numbers = side_of.numbers if order is None else side_of.numbers[np.argsort(order)]
     turned = (lambda matrix: matrix) if operand.by_rows else np.transpose
-    numbers, scales = np.ascontiguousarray(turned(numbers)), turned(side_of.scales)
+    numbers, scales = np.ascontiguousarray(turned(side_of.numbers)), turned(side_of.scales)
     down, along = (0, 0) if recipe is None else (recipe.blocks.rows, recipe.blocks.columns)
     down, along = (down, along) if operand.by_rows else (along, down)
     if scales.shape != (1, 1):
@@ -104,19 +106,19 @@ def _truncated(numbers: F64) -> _Side:
     return _Side(numbers, np.ones((1, 1)), 0, reach)
 
 
-def _order(operand: Operand, own: dict[str, Coded], codes: Coded) -> Rows | None:
-    """Rows of an operand [K, N] by the block of scales that each belongs to; None where they stand so.
+def _by_index(own: dict[str, Coded], reader: Behaviour) -> tuple[dict[str, Coded], Behaviour]:
+    """What is stored beside an operand [K, N] for each k by itself, where an index says to which block each belongs.
 
-    Takes the index out of what the reader is given. Raises ``BadInput`` for groups that are not of one size.
+    Raises ``BadInput`` for a block that is not there.
     """
-    if not operand.indexed:
-        return None
-    groups, count = own.pop(GROUP_INDEX).data.view(np.int32).ravel(), own["scale"].shape[0]
-    each = len(groups) // max(1, count)
-    inside = (groups >= 0) & (groups < count)
-    if not inside.all() or (np.bincount(groups, minlength=count) != each).any():
-        raise BadInput(f"b_{GROUP_INDEX}: expected each number from 0 to {count - 1}, {each} times")
-    return np.argsort(groups, kind="stable")
+    groups, count = own[GROUP_INDEX].data.view(np.int32).ravel(), own["scale"].shape[0]
+    wrong = np.flatnonzero((groups < 0) | (groups >= count))
+    if wrong.size:
+        at = int(wrong[0])
+        raise BadInput(f"b_{GROUP_INDEX}[0, {at}] is {int(groups[at])}; expected 0 to {count - 1}")
+    each = {name: value.take(groups.astype(np.intp)) for name, value in own.items() if name != GROUP_INDEX}
+    assert reader.recipe is not None
+    return each, replace(reader, recipe=replace(reader.recipe, blocks=Blocks(1, 1)))
 
 
 def _apart(reader: Behaviour, recipe: Recipe, call: Input) -> _Side:

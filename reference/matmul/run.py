@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.interval import Expected, Interval
-from narrowgauge.reference.kv.arithmetic import digits, power_of_two
-from narrowgauge.reference.matmul.bounds import absolute_error, after_roundings, largest_exponents, summed
+from narrowgauge.reference.kv.arithmetic import digits, grid, power_of_two
+from narrowgauge.reference.matmul.bounds import (
+    absolute_error,
+    after_roundings,
+    flushed_terms,
+    largest_exponents,
+    summed,
+)
 from narrowgauge.reference.matmul.call import check_call, columns_of, input_of_call
 from narrowgauge.reference.matmul.exact import is_exact
 from narrowgauge.reference.matmul.multiplying import F64, Ends, Multiplying, Terms
@@ -45,10 +51,13 @@ def multiplied(multiplying: Multiplying, x: Coded) -> Expected:
 
 def _finite(terms: Terms) -> Terms:
     """The same with 0 for what is not finite: what that makes of the result is known apart."""
-    numbers = {name: getattr(terms, name) for name in ("a", "b", "a_scale", "b_scale")}
-    clean = {name: np.where(np.isfinite(value), value, 0.0) for name, value in numbers.items()}
-    bias = terms.bias
-    return replace(terms, **clean, bias=None if bias is None else np.where(np.isfinite(bias), bias, 0.0))
+    a, b, a_scale, b_scale = (_without_specials(v) for v in (terms.a, terms.b, terms.a_scale, terms.b_scale))
+    bias = None if terms.bias is None else _without_specials(terms.bias)
+    return replace(terms, a=a, b=b, a_scale=a_scale, b_scale=b_scale, bias=bias)
+
+
+def _without_specials(value: F64) -> F64:
+    return np.where(np.isfinite(value), value, 0.0)
 
 
 def _result(multiplying: Multiplying, terms: Terms) -> Ends:
@@ -72,10 +81,18 @@ def _result(multiplying: Multiplying, terms: Terms) -> Ends:
 def prescaled(terms: Terms) -> Terms:
     """One stretch of numbers under their scales: products of few bits, which float64 holds."""
     each = np.diff((0, *terms.ends))
-    a, b = terms.a * np.repeat(terms.a_scale, each, axis=1), terms.b * np.repeat(terms.b_scale, each, axis=1)
-    one = np.ones((1, 1))
-    depth = terms.a.shape[1]
-    return replace(terms, a=a, b=b, a_scale=one, b_scale=one, ends=(depth,) if depth else ())
+    of_a, of_b = np.repeat(terms.a_scale, each, axis=1), np.repeat(terms.b_scale, each, axis=1)
+    depth, one = terms.a.shape[1], np.ones((1, 1))
+    return replace(
+        terms,
+        a=terms.a * of_a,
+        b=terms.b * of_b,
+        a_scale=one,
+        b_scale=one,
+        ends=(depth,) if depth else (),
+        a_least=np.abs(of_a) * terms.a_least,
+        b_least=np.abs(of_b) * terms.b_least,
+    )
 
 
 def _sum(multiplying: Multiplying, terms: Terms) -> Ends:
@@ -88,13 +105,16 @@ def _sum(multiplying: Multiplying, terms: Terms) -> Ends:
     size = np.abs(a) @ np.abs(b).T
     if (size > _LARGEST).any():
         raise BadInput(f"{multiplying.product.name}: sums of products beyond 2^127; what they give is not derived")
-    known = is_exact(a, b, multiplying.accumulator)
-    # float64's own sum is off by at most K units of 2^-53 of the size, where it is not exact
-    reach = absolute_error(multiplying.accumulator, size, a.shape[1], largest_exponents(a, b))
-    reach = np.where(known, 0.0, reach + size * (a.shape[1] * 2.0**-53)) + _entered(terms)
+    least = (terms.a_least, terms.b_least)
+    known = is_exact(a, b, multiplying.accumulator, None, *least)
+    flushed = flushed_terms(a, b, *least) if multiplying.accumulator.flushes else 0.0
+    reach = absolute_error(multiplying.accumulator, size, a.shape[1], largest_exponents(a, b, *least), flushed)
+    reach = np.where(known, 0.0, reach) + _entered(terms)
     low, high = exact - reach, exact + reach
     if multiplying.accumulator.whole:  # whole numbers become float32 before they meet a scale, or stay what they are
-        low, high = (low, high) if format_named(multiplying.format).family == "integer" else (_nearest32(low), _nearest32(high))
+        low, high = (
+            (low, high) if format_named(multiplying.format).family == "integer" else (_nearest32(low), _nearest32(high))
+        )
     return low, high
 
 
@@ -115,16 +135,21 @@ def _scaled(multiplying: Multiplying, terms: Terms, place: int) -> Ends:
         return ends
     _check_range(multiplying, ends, of_a, of_b)
     low, high = (np.minimum(*_signed(ends, of_a * of_b)), np.maximum(*_signed(ends, of_a * of_b)))
-    bits = digits(ends[0][..., None]) + digits(of_a[..., None]) + digits(of_b[..., None])
+    bits = digits(ends[0][..., None]) + _more_digits(of_a) + _more_digits(of_b)
     known = (ends[0] == ends[1]) & (bits <= _DIGITS)
     steps = 2 - power_of_two(of_a).astype(int) - power_of_two(of_b).astype(int)
     wide = after_roundings(low, high, np.broadcast_to(steps, low.shape))
     return np.where(known, low, wide[0]), np.where(known, high, wide[1])
 
 
+def _more_digits(scale: F64) -> F64:
+    """By how many bits a product with it may be longer; by none with a power of two."""
+    return np.where(power_of_two(scale), 0.0, digits(scale[..., None]))
+
+
 def _cut(terms: Terms, where: slice) -> Terms:
-    opened = {n: None if v is None else v[:, where] for n, v in (("a_open", terms.a_open), ("b_open", terms.b_open))}
-    return replace(terms, a=terms.a[:, where], b=terms.b[:, where], ends=(), **opened)
+    a_open, b_open = (None if v is None else v[:, where] for v in (terms.a_open, terms.b_open))
+    return replace(terms, a=terms.a[:, where], b=terms.b[:, where], ends=(), a_open=a_open, b_open=b_open)
 
 
 def _signed(ends: Ends, scale: F64) -> Ends:
@@ -154,17 +179,22 @@ def _added(multiplying: Multiplying, stretches: list[Ends], shape: tuple[int, in
         return total, total
     if len(stretches) == 1:
         return stretches[0]
-    return summed(np.stack([low for low, _ in stretches]), np.stack([high for _, high in stretches]))
+    lows, highs = np.stack([low for low, _ in stretches]), np.stack([high for _, high in stretches])
+    ends = summed(lows, highs)
+    size = np.abs(lows).sum(axis=0)
+    known = (lows == highs).all(axis=0) & (size < 2.0**_DIGITS * grid(np.moveaxis(lows, 0, -1)))
+    total = lows.sum(axis=0)
+    return np.where(known, total, ends[0]), np.where(known, total, ends[1])
 
 
 def _times(ends: Ends, factors: tuple[float, ...], divisors: tuple[float, ...]) -> Ends:
     """Under the scales of whole tensors, multiplied out in any order, and inverted before or after."""
     if not factors and not divisors:
         return ends
-    scale = float(np.prod(factors)) / float(np.prod(divisors))
-    low, high = np.minimum(*_signed(ends, np.float64(scale))), np.maximum(*_signed(ends, np.float64(scale)))
-    odd = [n for n in (*factors, *divisors) if not power_of_two(np.float64(n))]
-    count = len([n for n in factors if n in odd]) + 2 * len([n for n in divisors if n in odd])
+    scale = np.asarray(np.prod(factors) / np.prod(divisors), np.float64)
+    low, high = np.minimum(*_signed(ends, scale)), np.maximum(*_signed(ends, scale))
+    count = int(np.count_nonzero(~power_of_two(np.array(factors))))
+    count += 2 * int(np.count_nonzero(~power_of_two(np.array(divisors))))
     # without rounding where all are powers of two; each factor is a product, each divisor a reciprocal and a product
     return after_roundings(low, high, np.full(low.shape, count)) if count else (low, high)
 
@@ -177,6 +207,10 @@ def _rounded(multiplying: Multiplying, ends: Ends, special: F64) -> Interval:
     """Both ends in the result's format: rounding is monotone."""
     codes = []
     for end in ends:
+        if multiplying.format == "int32":
+            wrapped = np.asarray(np.round(end)).astype(np.int64).astype(np.uint32)
+            codes.append(Coded("int32", wrapped))
+            continue
         value = np.where(special == 0, end, special)
         wide = Coded("float64", np.ascontiguousarray(value).view(np.uint64))
         codes.append(multiplying.rounding.run(wide)["codes"])
