@@ -19,8 +19,9 @@ import triton.language as tl
 
 from narrowgauge.kernels_under_test.gemm_checks import RESULTS, check_product
 from narrowgauge.kernels_under_test.triton_codec import INTERPRETED, load_float32_bits, store_float32_bits
-from narrowgauge.kernels_under_test.triton_gemm_operands import patterns, scales_of, strides, tile_of
+from narrowgauge.kernels_under_test.triton_gemm_operands import scales_of, strides, tile_of
 from narrowgauge.kernels_under_test.triton_steps import bits, over, real
+from narrowgauge.kernels_under_test.triton_tiling import elements_of
 
 #: the most sums of a program each way, and how far it goes along K at once; interpreted, programs are few and large
 TILE, DEEP = (256, 512) if INTERPRETED else (32, 32)
@@ -44,7 +45,7 @@ class End:
     @property
     def handed(self):
         of_rows = [(None, 0) if v is None else (v, strides(v)[0]) for v in (self.a_scale, self.b_scale, self.zero)]
-        bias = None if self.bias is None else patterns(self.bias.reshape(-1))
+        bias = None if self.bias is None else elements_of(self.bias.reshape(-1))[0]
         flat = [part for each in of_rows for part in each]
         return *flat, self.sums, bias, self.a_whole, self.b_whole
 

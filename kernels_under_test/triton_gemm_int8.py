@@ -24,31 +24,31 @@ def product_of(name, formats=ALL_SOURCES, accumulator="int32"):
 
 
 @soft_product("plain.matmul_int8", ("int32",), INT8, "int32")
-def triton_soft_matmul_int8(x, b, format):
+def triton_soft_matmul_int8(x, format, b):
     return whole_numbers(x, b, None, None, format)
 
 
 @product_of("vllm.int8_token_channel")
-def triton_soft_int8_token_channel(x, b, a_scale, b_scale, format):
+def triton_soft_int8_token_channel(x, format, b, a_scale, b_scale):
     return whole_numbers(x, b, a_scale, b_scale, format)
 
 
 @product_of("vllm.int8_azp_tensor")
-def triton_soft_int8_azp_tensor(x, b, a_scale, b_scale, a_zero_point, format):
+def triton_soft_int8_azp_tensor(x, format, b, a_scale, b_scale, a_zero_point):
     return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point)
 
 
 @product_of("vllm.int8_azp_token")
-def triton_soft_int8_azp_token(x, b, a_scale, b_scale, a_zero_point, format):
+def triton_soft_int8_azp_token(x, format, b, a_scale, b_scale, a_zero_point):
     return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point)
 
 
 @product_of("vllm.int8_azp_token", TWO_SOURCES)
-def triton_soft_int8_azp_sums_before(x, b, a_scale, b_scale, a_zero_point, format):
+def triton_soft_int8_azp_sums_before(x, format, b, a_scale, b_scale, a_zero_point):
     """The sums of b's rows, which an engine makes when it loads them, and two parts of K."""
     return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point, sums=row_sums(b), parts=2)
 
 
 @product_of("vllm.int8_azp_token_bias")
-def triton_soft_int8_azp_token_bias(x, b, a_scale, b_scale, a_zero_point, bias, format):
+def triton_soft_int8_azp_token_bias(x, format, b, a_scale, b_scale, a_zero_point, bias):
     return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point, bias=bias)

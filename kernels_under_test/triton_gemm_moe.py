@@ -25,21 +25,21 @@ def grouped(x, b, experts, count, format, source, *, a_scale=None, b_scale=None,
 
 
 @soft_product("vllm.moe", BFLOAT16, BFLOAT16)
-def triton_soft_moe(x, b, experts, expert_count, format, source):
+def triton_soft_moe(x, format, b, experts, expert_count, source):
     return grouped(x, b, experts, expert_count, format, source)
 
 
 @soft_product("vllm.moe_fp8_channel", SIXTEEN, (*E4M3, *FNUZ))
-def triton_soft_moe_fp8_channel(x, b, a_scale, b_scale, experts, expert_count, format, source):
+def triton_soft_moe_fp8_channel(x, format, b, a_scale, b_scale, experts, expert_count, source):
     return grouped(x, b, experts, expert_count, format, source, a_scale=a_scale, b_scale=b_scale)
 
 
 @soft_product("vllm.moe_fp8_block", SIXTEEN, E4M3)
-def triton_soft_moe_fp8_block(x, b, a_scale, b_scale, experts, expert_count, format, source):
+def triton_soft_moe_fp8_block(x, format, b, a_scale, b_scale, experts, expert_count, source):
     return grouped(x, b, experts, expert_count, format, source, a_scale=a_scale, b_scale=b_scale, block=128)
 
 
 @native_product("vllm.moe_fp8_block", BFLOAT16, E4M3)
-def triton_native_moe_fp8_block(x, b, a_scale, b_scale, experts, expert_count, format, source):
+def triton_native_moe_fp8_block(x, format, b, a_scale, b_scale, experts, expert_count, source):
     how = {"a_scale": a_scale, "b_scale": b_scale, "block": 128, "native": True}
     return grouped(x, b, experts, expert_count, format, source, **how)

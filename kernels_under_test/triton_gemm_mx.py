@@ -43,43 +43,43 @@ def multiplied(a, b, format, by=product, end=None):
 
 
 @soft_product("ocp.mxfp8", TWO_SOURCES, E4M3)
-def triton_soft_mxfp8(x, b, a_scale, b_scale, format):
+def triton_soft_mxfp8(x, format, b, a_scale, b_scale):
     return multiplied(mx(x, E4M3[0], a_scale), mx(b, E4M3[0], b_scale), format)
 
 
 @native_product("ocp.mxfp8", TWO_SOURCES, E4M3, "float32")
-def triton_dot_scaled_mxfp8(x, b, a_scale, b_scale, format):
+def triton_dot_scaled_mxfp8(x, format, b, a_scale, b_scale):
     return multiplied(mx(x, E4M3[0], a_scale), mx(b, E4M3[0], b_scale), format, scaled_product)
 
 
 @soft_product("ocp.mxfp4", TWO_SOURCES, FP4)
-def triton_dot_scaled_mxfp4(x, b, a_scale, b_scale, format):
+def triton_dot_scaled_mxfp4(x, format, b, a_scale, b_scale):
     return multiplied(mx(x, FP4[0], a_scale), mx(b, FP4[0], b_scale), format, scaled_product)
 
 
 @soft_product("ocp.mxfp4", TWO_SOURCES, FP4)
-def triton_soft_mxfp4(x, b, a_scale, b_scale, format):
+def triton_soft_mxfp4(x, format, b, a_scale, b_scale):
     return multiplied(mx(x, FP4[0], a_scale), mx(b, FP4[0], b_scale), format)
 
 
 @soft_product("ocp.mxfp8_mxfp4", TWO_SOURCES, E4M3)
-def triton_soft_mxfp8_mxfp4(x, b, a_scale, b_scale, format):
+def triton_soft_mxfp8_mxfp4(x, format, b, a_scale, b_scale):
     return multiplied(mx(x, E4M3[0], a_scale), mx(b, FP4[0], b_scale), format)
 
 
 @native_product("ocp.mxfp8_mxfp4", BFLOAT16, E4M3, "float32")
-def triton_dot_scaled_mxfp8_mxfp4(x, b, a_scale, b_scale, format):
+def triton_dot_scaled_mxfp8_mxfp4(x, format, b, a_scale, b_scale):
     return multiplied(mx(x, E4M3[0], a_scale), mx(b, FP4[0], b_scale), format, scaled_product)
 
 
 @soft_product("nvidia.nvfp4", TWO_SOURCES, FP4)
-def triton_soft_nvfp4(x, b, a_scale, b_scale, a_global_scale, b_global_scale, format):
+def triton_soft_nvfp4(x, format, b, a_scale, b_scale, a_global_scale, b_global_scale):
     end = End(a_whole=a_global_scale, b_whole=b_global_scale)
     return multiplied(nv(x, a_scale), nv(b, b_scale), format, end=end)
 
 
 @native_product("nvidia.nvfp4", BFLOAT16, FP4, "float32")
-def triton_dot_scaled_nvfp4(x, b, a_scale, b_scale, a_global_scale, b_global_scale, format):
+def triton_dot_scaled_nvfp4(x, format, b, a_scale, b_scale, a_global_scale, b_global_scale):
     end = End(a_whole=a_global_scale, b_whole=b_global_scale)
     return multiplied(nv(x, a_scale), nv(b, b_scale), format, scaled_product, end)
 
@@ -103,30 +103,30 @@ of_mxfp8, of_mxfp4 = (partial(of_mx, source=each) for each in (E4M3[0], FP4[0]))
 
 
 @soft_product("ocp.mxfp8_to_bf16", BFLOAT16, BFLOAT16)
-def triton_soft_mxfp8_to_bfloat16(x, b, b_scale, format):
+def triton_soft_mxfp8_to_bfloat16(x, format, b, b_scale):
     return of_mxfp8(x, b, format, scale=b_scale)
 
 
 @soft_product("ocp.mxfp4_to_bf16", BFLOAT16, BFLOAT16)
-def triton_soft_mxfp4_to_bfloat16(x, b, b_scale, format):
+def triton_soft_mxfp4_to_bfloat16(x, format, b, b_scale):
     return of_mxfp4(x, b, format, scale=b_scale)
 
 
 @soft_product("vllm.nvfp4_to_bf16", BFLOAT16, BFLOAT16)
-def triton_soft_nvfp4_to_bfloat16(x, b, b_scale, b_global_scale, format):
+def triton_soft_nvfp4_to_bfloat16(x, format, b, b_scale, b_global_scale):
     return of_nv(x, b, b_scale, b_global_scale, format)
 
 
 @native_product("ocp.mxfp8_to_bf16", BFLOAT16, BFLOAT16, "float32")
-def triton_native_mxfp8_to_bfloat16(x, b, b_scale, format):
+def triton_native_mxfp8_to_bfloat16(x, format, b, b_scale):
     return of_mxfp8(x, b, format, scale=b_scale, native=True)
 
 
 @native_product("ocp.mxfp4_to_bf16", BFLOAT16, BFLOAT16, "float32")
-def triton_native_mxfp4_to_bfloat16(x, b, b_scale, format):
+def triton_native_mxfp4_to_bfloat16(x, format, b, b_scale):
     return of_mxfp4(x, b, format, scale=b_scale, native=True)
 
 
 @native_product("vllm.nvfp4_to_bf16", BFLOAT16, BFLOAT16, "float32")
-def triton_native_nvfp4_to_bfloat16(x, b, b_scale, b_global_scale, format):
+def triton_native_nvfp4_to_bfloat16(x, format, b, b_scale, b_global_scale):
     return of_nv(x, b, b_scale, b_global_scale, format, native=True)

@@ -33,32 +33,32 @@ def plain(x, b, format, source, *, bias=None, native=False, **how):
 
 
 @soft_product("plain.matmul", TWO_SOURCES, BFLOAT16)
-def triton_soft_matmul_bfloat16(x, b, format, source):
+def triton_soft_matmul_bfloat16(x, format, b, source):
     return plain(x, b, format, source)
 
 
 @soft_product("plain.matmul", (*FLOAT16, *FLOAT32), FLOAT16)
-def triton_soft_matmul_float16(x, b, format, source):
+def triton_soft_matmul_float16(x, format, b, source):
     return plain(x, b, format, source)
 
 
 @soft_product("plain.matmul", FLOAT32, FLOAT32)
-def triton_soft_matmul_float32(x, b, format, source):
+def triton_soft_matmul_float32(x, format, b, source):
     return plain(x, b, format, source)
 
 
 @soft_product("plain.matmul_bias", BFLOAT16, BFLOAT16)
-def triton_soft_matmul_bias(x, b, bias, format, source):
+def triton_soft_matmul_bias(x, format, b, bias, source):
     return plain(x, b, format, source, bias=bias)
 
 
 @native_product("plain.matmul", BFLOAT16, BFLOAT16, "float32")
-def triton_native_matmul_bfloat16(x, b, format, source):
+def triton_native_matmul_bfloat16(x, format, b, source):
     return plain(x, b, format, source, native=True)
 
 
 @native_product("plain.matmul", FLOAT16, FLOAT16, "float32")
-def triton_native_matmul_float16(x, b, format, source):
+def triton_native_matmul_float16(x, format, b, source):
     return plain(x, b, format, source, native=True)
 
 
@@ -95,66 +95,66 @@ def awq_words(x, b, b_scale, format, source, **how):
 
 
 @soft_product("vllm.w4a16_uint4b8", (*FLOAT16, *FLOAT32), FLOAT16)
-def triton_soft_w4a16_float16(x, b, b_scale, format, source):
+def triton_soft_w4a16_float16(x, format, b, b_scale, source):
     return vllm_words(x, b, b_scale, format, source)
 
 
 @soft_product("vllm.w4a16_uint4b8_bf16", (*BFLOAT16, *FLOAT32), BFLOAT16)
-def triton_soft_w4a16_bfloat16(x, b, b_scale, format, source):
+def triton_soft_w4a16_bfloat16(x, format, b, b_scale, source):
     return vllm_words(x, b, b_scale, format, source)
 
 
 @soft_product("gptq.gemm_symmetric", (*FLOAT16, *FLOAT32), FLOAT16)
-def triton_soft_gptq_symmetric_float16(x, b, b_scale, format, source):
+def triton_soft_gptq_symmetric_float16(x, format, b, b_scale, source):
     return gptq_words(x, b, b_scale, format, source)
 
 
 @soft_product("gptq.gemm_symmetric_bf16", (*BFLOAT16, *FLOAT32), BFLOAT16)
-def triton_soft_gptq_symmetric_bfloat16(x, b, b_scale, format, source):
+def triton_soft_gptq_symmetric_bfloat16(x, format, b, b_scale, source):
     return gptq_words(x, b, b_scale, format, source)
 
 
 @soft_product("gptq.gemm", (*FLOAT16, *FLOAT32), FLOAT16)
-def triton_soft_gptq_float16(x, b, b_scale, b_zero_point, format, source):
+def triton_soft_gptq_float16(x, format, b, b_scale, b_zero_point, source):
     return gptq_words(x, b, b_scale, format, source, zero=b_zero_point)
 
 
 @soft_product("gptq.gemm_bf16", (*BFLOAT16, *FLOAT32), BFLOAT16)
-def triton_soft_gptq_bfloat16(x, b, b_scale, b_zero_point, format, source):
+def triton_soft_gptq_bfloat16(x, format, b, b_scale, b_zero_point, source):
     return gptq_words(x, b, b_scale, format, source, zero=b_zero_point)
 
 
 @soft_product("gptq.gemm_act_order", (*FLOAT16, *FLOAT32), FLOAT16)
-def triton_soft_gptq_act_order_float16(x, b, b_scale, b_zero_point, b_group_index, format, source):
+def triton_soft_gptq_act_order_float16(x, format, b, b_scale, b_zero_point, b_group_index, source):
     return gptq_words(x, b, b_scale, format, source, zero=b_zero_point, groups=b_group_index)
 
 
 @soft_product("gptq.gemm_act_order_bf16", (*BFLOAT16, *FLOAT32), BFLOAT16)
-def triton_soft_gptq_act_order_bfloat16(x, b, b_scale, b_zero_point, b_group_index, format, source):
+def triton_soft_gptq_act_order_bfloat16(x, format, b, b_scale, b_zero_point, b_group_index, source):
     return gptq_words(x, b, b_scale, format, source, zero=b_zero_point, groups=b_group_index)
 
 
 @soft_product("awq.gemm", (*FLOAT16, *FLOAT32), FLOAT16)
-def triton_soft_awq_float16(x, b, b_scale, b_zero_point, format, source):
+def triton_soft_awq_float16(x, format, b, b_scale, b_zero_point, source):
     return awq_words(x, b, b_scale, format, source, zero=b_zero_point)
 
 
 @soft_product("awq.gemm_bf16", (*BFLOAT16, *FLOAT32), BFLOAT16)
-def triton_soft_awq_bfloat16(x, b, b_scale, b_zero_point, format, source):
+def triton_soft_awq_bfloat16(x, format, b, b_scale, b_zero_point, source):
     return awq_words(x, b, b_scale, format, source, zero=b_zero_point)
 
 
 @native_product("awq.gemm", FLOAT16, FLOAT16, "float32")
-def triton_native_awq_float16(x, b, b_scale, b_zero_point, format, source):
+def triton_native_awq_float16(x, format, b, b_scale, b_zero_point, source):
     return awq_words(x, b, b_scale, format, source, zero=b_zero_point, native=True)
 
 
 @native_product("awq.gemm_bf16", BFLOAT16, BFLOAT16, "float32")
-def triton_native_awq_bfloat16(x, b, b_scale, b_zero_point, format, source):
+def triton_native_awq_bfloat16(x, format, b, b_scale, b_zero_point, source):
     return awq_words(x, b, b_scale, format, source, zero=b_zero_point, native=True)
 
 
 @soft_product("awq.gemm", FLOAT16, FLOAT16)
-def triton_soft_awq_split_k(x, b, b_scale, b_zero_point, format, source):
+def triton_soft_awq_split_k(x, format, b, b_scale, b_zero_point, source):
     """Sums of four parts of K in float32, where vLLM keeps float16."""
     return awq_words(x, b, b_scale, format, source, zero=b_zero_point, parts=4)
