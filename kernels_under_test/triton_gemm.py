@@ -119,9 +119,8 @@ def multiply(
             )
         elif INTEGERS:
             total = tl.dot(left, right, total, out_dtype=tl.int32)
-            if end[4] is not None:
-                if end[6] is None:
-                    sums += tl.sum(right.to(tl.int32), 0)
+            if end[4] is not None and end[6] is None:
+                sums += tl.sum(right.to(tl.int32), 0)
         elif PROMOTED:
             total += tl.dot(left, right, input_precision="ieee")
         else:
@@ -225,7 +224,7 @@ def product(
 
 
 def lines_of(experts, each):
-    """Rows ordered by expert, each expert's padded with -1 to whole blocks of ``each``; and the expert of each block."""
+    """Rows ordered by expert, each expert's padded with -1 to whole blocks of ``each``; the expert of each block."""
     order = torch.argsort(experts, stable=True)
     chosen = experts[order]
     numbers, counts = torch.unique_consecutive(chosen, return_counts=True)

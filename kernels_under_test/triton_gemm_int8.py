@@ -6,7 +6,7 @@ before it, where K is split.
 
 from __future__ import annotations
 
-from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, BFLOAT16, TWO_SOURCES, soft_product
+from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, TWO_SOURCES, soft_product
 from narrowgauge.kernels_under_test.gemm_checks import depth_of
 from narrowgauge.kernels_under_test.triton_gemm import End, product, row_sums
 from narrowgauge.kernels_under_test.triton_gemm_operands import Operand

@@ -1,4 +1,4 @@
-"""Operands of products as Triton kernels read them: tiles of float32 values, or of the type that the hardware multiplies.
+"""Operands of products as Triton kernels read them: tiles of float32, or of the type that the hardware multiplies.
 
 An operand is a matrix of rows of K: of b the rows are the columns of the product, however the engine stores it. A
 kernel is handed a tuple of tensors and strides, and a tuple of functions and block sizes. ``soft`` ones decode by
