@@ -1,4 +1,4 @@
-"""Arithmetic whose every result is rounded to one format, on few numbers: what a kernel that computes in it would get."""
+"""Arithmetic on a few numbers whose every result is rounded to one format, as of a kernel that computes in it."""
 
 from __future__ import annotations
 

@@ -225,8 +225,8 @@ OPERATIONS: dict[str, Operation] = {
             _WIDE_ALONE, f"{_SAME}, and of equal ones the first is chosen", _S + "srt/layers/moe/topk.py:1161-1163",
         ),
         Operation(
-            "angles of RoPE", "exponentiates", "position 4097, first pair: an angle of 4097, its cosine 0.935", rotation,
-            _WIDE_ALONE, "positions beside one another have one angle",
+            "angles of RoPE", "exponentiates", "position 4097, first pair: an angle of 4097, its cosine 0.935",
+            rotation, _WIDE_ALONE, "positions beside one another have one angle",
             _V + "model_executor/layers/rotary_embedding/base.py:97",
         ),
         Operation(

@@ -18,7 +18,8 @@ def table() -> Iterator[str]:
     yield "|---" * (len(formats) + 2) + "|"
     for o in OPERATIONS.values():
         others = [f"{f}: {v}" for f, v in o.verdicts.items() if f not in formats]
-        yield f"| [{o.name}](#{_anchor(o)}) | {' | '.join(o.verdicts.get(f, '') for f in formats)} | {', '.join(others)} |"
+        cells = [f"[{o.name}](#{_anchor(o)})", *(o.verdicts.get(f, "") for f in formats), ", ".join(others)]
+        yield f"| {' | '.join(cells)} |"
 
 
 def section(o: Operation) -> Iterator[str]:

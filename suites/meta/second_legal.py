@@ -15,7 +15,7 @@ INF = math.inf
 Number = Fraction | float  # a float is infinity, or NaN
 
 #: significant bits, exponent of the least normal number, largest number, whether what lies beyond becomes it
-FLOATS = {
+FLOATS: dict[str, tuple[int, int, Fraction, bool]] = {
     "float32": (24, -126, (2 - Fraction(1, 2**23)) * 2**127, False),
     "tfloat32": (11, -126, (2 - Fraction(1, 2**10)) * 2**127, False),
     "bfloat16": (8, -126, (2 - Fraction(1, 2**7)) * 2**127, False),
@@ -39,7 +39,7 @@ def rounded(x: Number, name: str) -> Number:
     bits, least, top, saturates = FLOATS[name]
     if x == 0:
         return x
-    step = max(_binade(abs(x)), Fraction(2) ** least) / 2 ** (bits - 1)
+    step = max(_binade(abs(x)), _power(least)) / 2 ** (bits - 1)
     near = round(x / step) * step
     if abs(near) <= top:
         return near
@@ -51,8 +51,12 @@ def largest(name: str) -> Fraction:
 
 
 def _binade(x: Fraction) -> Fraction:
-    power = Fraction(2) ** (x.numerator.bit_length() - x.denominator.bit_length())
+    power = _power(x.numerator.bit_length() - x.denominator.bit_length())
     return power if power <= x else power / 2
+
+
+def _power(exponent: int) -> Fraction:
+    return Fraction(2**exponent) if exponent >= 0 else Fraction(1, 2**-exponent)
 
 
 def _plus(one: Number, other: Number) -> Number:
@@ -91,7 +95,7 @@ def _serial(terms: Sequence[Number], name: str) -> Number:
     return total
 
 
-# --- answers: the numbers that the page shows, and the verdict ---------------------------------------------------------
+# --- answers: the verdict, and the numbers that the page shows -------------------------------------------------------
 
 Answer = tuple[str, list[Number]]
 ONES = [Fraction(1)] * 4096

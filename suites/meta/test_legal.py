@@ -9,7 +9,6 @@ from fractions import Fraction
 import pytest
 
 from narrowgauge.command import explain, legal_words
-
 from narrowgauge.reference.legal.operations import NO, OPERATIONS, YES
 from narrowgauge.suites.meta.legal_pages import MARK, PAGE, below
 from narrowgauge.suites.meta.second_legal import ANSWERS, Number, rounded
