@@ -40,7 +40,7 @@ def rounded(x: Number, name: str) -> Number:
     if x == 0:
         return x
     step = max(_binade(abs(x)), _power(least)) / 2 ** (bits - 1)
-    near = round(x / step) * step
+    near: Fraction = round(x / step) * step
     if abs(near) <= top:
         return near
     return top if saturates else INF
@@ -154,7 +154,7 @@ def _residual(name: str) -> Answer:
     kept = _serial([rounded(Fraction(256), name), *[Fraction(1, 2)] * 64], name)
     one = rounded(Fraction(40000), name)
     two = rounded(_plus(one, one), name)
-    return _yes(kept == 288 and abs(two - 80000) < 1250), [kept, two]
+    return _yes(kept == 288 and _off(two, Fraction(80000)) < 1250), [kept, two]
 
 
 def _attention(name: str) -> Answer:
@@ -166,11 +166,11 @@ def _stored(*numbers: str) -> Callable[[str], Answer]:
     def answer(name: str) -> Answer:
         exact = [Fraction(n) for n in numbers]
         plain = [rounded(x, name) for x in exact]
-        if all(abs(p - x) < x / 2 for p, x in zip(plain, exact, strict=True)):
+        if all(_off(p, x) < x / 2 for p, x in zip(plain, exact, strict=True)):
             return "yes", plain
         scale = exact[0] / largest(name)
         scaled = [rounded(x / scale, name) * scale for x in exact]
-        near = all(abs(p - x) < x / 2 for p, x in zip(scaled, exact, strict=True))
+        near = all(_off(p, x) < x / 2 for p, x in zip(scaled, exact, strict=True))
         return ("with a scale" if near else "no"), [*plain, *scaled]
 
     return answer
@@ -183,7 +183,7 @@ def _scale(name: str) -> Answer:
         return [rounded(_over(x, s), "float8_e4m3fn") * s for x, s in zip(exact, scales, strict=True)]
 
     def near(found: list[Number]) -> bool:
-        return all(abs(f - x) < x / 16 for f, x in zip(found, exact, strict=True))
+        return all(_off(f, x) < x / 16 for f, x in zip(found, exact, strict=True))
 
     plain = back([rounded(x / 448, name) for x in exact])
     if near(plain):
@@ -194,6 +194,10 @@ def _scale(name: str) -> Answer:
     tensors = [x / 448 / largest(name) for x in exact]
     scaled = back([rounded(x / 448 / t, name) * t for x, t in zip(exact, tensors, strict=True)])
     return ("with a scale" if near(scaled) else "no"), [*plain, *scaled]
+
+
+def _off(one: Number, other: Fraction) -> Number:
+    return other - one if one < other else one - other
 
 
 def _yes(right: bool) -> str:
