@@ -14,7 +14,7 @@ from narrowgauge.kernels_under_test.torch_switches import SWITCHES, Switch, swit
 
 WIDE = ("bfloat16", "float16", "float32")
 E4M3, FP8 = ("float8_e4m3fn",), ("float8_e4m3fn", "float8_e4m3fnuz")
-SUMS = "float32"
+SUMS, NARROWED = "float32", ("bfloat16",)
 
 
 def product(name, sources, formats, accumulator=SUMS, expression=""):
@@ -90,7 +90,7 @@ def under(switch, made, accumulator=SUMS, changes=""):
 
     def multiply(x, format, b):
         if (found := changed(switch, x)) != changes:
-            raise NotExecuted(f"{switch.name} makes this {found or 'no other'} product here, not {changes or 'the same'}")
+            raise NotExecuted(f"{switch.name} changes {found or 'nothing'} here; another kernel claims that")
         with switched(switch.name):
             return x @ b.T
 
@@ -102,7 +102,11 @@ def under(switch, made, accumulator=SUMS, changes=""):
 for _switch in SWITCHES.values():
     for _made in (
         under(_switch, "plain.matmul"),
-        *((under(_switch, "plain.matmul_tf32", changes="tfloat32"),) if "tfloat32" in (_switch.cuda, _switch.cpu) else ()),
+        *(
+            (under(_switch, "plain.matmul_tf32", changes="tfloat32"),)
+            if "tfloat32" in (_switch.cuda, _switch.cpu)
+            else ()
+        ),
         *((under(_switch, "plain.matmul", "float16", "float16 sums"),) if _switch.cuda == "float16 sums" else ()),
     ):
         globals()[_made.__name__] = _made
@@ -140,49 +144,49 @@ def scaled(x, format, b, a_scale, b_scale, bias=None, fast=False):
     return made[:, :columns]
 
 
-@product("torch.scaled_mm_cpu_tensor", FP8, WIDE)
+@product("torch.scaled_mm_cpu_tensor", E4M3, WIDE)
 def torch_scaled_mm_cpu(x, format, b, a_scale, b_scale):
     on(x, "cpu", GPU)
     return scaled(x, format, b, a_scale, b_scale)
 
 
-@product("torch.scaled_mm_cpu_tensor", E4M3, ("bfloat16",))
+@product("torch.scaled_mm_cpu_tensor", E4M3, NARROWED)
 def torch_scaled_mm_cpu_fast(x, format, b, a_scale, b_scale):
     on(x, "cpu", GPU)
     return scaled(x, format, b, a_scale, b_scale, fast=True)
 
 
-@product("torch.scaled_mm_cpu_row", FP8, WIDE)
+@product("torch.scaled_mm_cpu_row", FP8, NARROWED)
 def torch_scaled_mm_cpu_rows(x, format, b, a_scale, b_scale):
     on(x, "cpu", GPU)
     return scaled(x, format, b, a_scale, b_scale)
 
 
-@product("torch.scaled_mm_cpu_row_bias", E4M3, WIDE)
+@product("torch.scaled_mm_cpu_row_bias", E4M3, NARROWED)
 def torch_scaled_mm_cpu_rows_bias(x, format, b, a_scale, b_scale, bias):
     on(x, "cpu", GPU)
     return scaled(x, format, b, a_scale, b_scale, bias)
 
 
-@product("vllm.fp8_tensor", FP8, WIDE, accumulator="")
+@product("vllm.fp8_tensor", FP8, NARROWED, accumulator="")
 def torch_scaled_mm(x, format, b, a_scale, b_scale):
     on(x, "cuda", CPU)
     return scaled(x, format, b, a_scale, b_scale)
 
 
-@product("vllm.fp8_tensor", FP8, ("bfloat16",), accumulator="")
+@product("vllm.fp8_tensor", E4M3, NARROWED, accumulator="")
 def torch_scaled_mm_fast(x, format, b, a_scale, b_scale):
     on(x, "cuda", CPU)
     return scaled(x, format, b, a_scale, b_scale, fast=True)
 
 
-@product("vllm.fp8_token_channel", FP8, ("bfloat16",), accumulator="")
+@product("vllm.fp8_token_channel", E4M3, NARROWED, accumulator="")
 def torch_scaled_mm_rows(x, format, b, a_scale, b_scale):
     on(x, "cuda", CPU)
     return scaled(x, format, b, a_scale, b_scale)
 
 
-@product("vllm.fp8_token_channel_bias", FP8, ("bfloat16",), accumulator="")
+@product("vllm.fp8_token_channel_bias", E4M3, NARROWED, accumulator="")
 def torch_scaled_mm_rows_bias(x, format, b, a_scale, b_scale, bias):
     on(x, "cuda", CPU)
     return scaled(x, format, b, a_scale, b_scale, bias)
@@ -200,7 +204,7 @@ def torch_int_mm(x, format, b):
     return torch._int_mm(x.view(torch.int8), b.view(torch.int8).T)[:rows, :columns]
 
 
-@product("vllm.moe", ("bfloat16",), ("bfloat16",))
+@product("vllm.moe", NARROWED, NARROWED)
 def torch_grouped_mm(x, format, b, experts, expert_count):
     """Rows are sorted by expert, and put back; rows of no expert stay zeros."""
     count, of = int(expert_count), experts[0]
