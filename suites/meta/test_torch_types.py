@@ -89,17 +89,12 @@ def other(x, format, b):
 @claims
 def double(x, format, b):
     return (x @ b.T).double()
-
-@claims
-def whole(x, format, b):
-    return (x @ b.T).to(torch.int64)
 """
 WRONG = {
     "right": (),
     "wide": ("codes is float32, want bfloat16",),
     "other": ("codes is float16, want bfloat16",),
     "double": ("codes is float64, want bfloat16",),
-    "whole": ("codes came as int64, want codes (uint16)",),
 }
 
 
