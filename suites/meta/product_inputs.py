@@ -28,7 +28,7 @@ def inputs_for(
         **_operand(product.b, "b", source, (count * n, k) if product.b.by_rows else (k, n), rng, count),
     }
     if product.bias:
-        given["bias"] = _values([[rng.gauss(0, 4) for _ in range(n)] for _ in range(count)], out)
+        given["bias"] = _values([[rng.gauss(0, 2.0 ** rng.randint(0, 16)) for _ in range(n)] for _ in range(count)], out)
     if product.grouped:
         given["expert_count"] = _int32([[count]])
         given["experts"] = _int32([[(7 * row) % (count + 1) - 1 for row in range(m)]])
