@@ -44,7 +44,7 @@ def e2m1(codes):
 def nibbles(packed):
     """[R, C] bytes to [R, 2 C] codes, the low one first."""
     packed = packed.view(torch.uint8)
-    return torch.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1)
+    return torch.stack([packed & 15, packed >> 4], -1).flatten(1)
 
 
 def two_to(bytes_):
@@ -61,7 +61,7 @@ def words(packed):
 def awq(packed):
     """[K, N / 8] words to [K, N] codes."""
     order = torch.tensor(_AWQ, device=packed.device)
-    return words(packed)[..., order].reshape(packed.shape[0], -1)
+    return words(packed)[..., order].flatten(1)
 
 
 def gptq(packed):

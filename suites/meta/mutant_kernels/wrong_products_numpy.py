@@ -7,7 +7,7 @@ import numpy as np
 from narrowgauge import Matmul, kernel
 
 E4, WIDE, B16, F32 = ["float8_e4m3fn"], ["bfloat16", "float32"], ["bfloat16"], ["float32"]
-PLAIN, ROWS = Matmul("plain.matmul"), Matmul("vllm.fp8_token_channel")
+PLAIN, ROWS = Matmul("plain.matmul"), Matmul("vllm.fp8_token_channel", "float32")
 
 
 def codes(y, format):
@@ -24,7 +24,7 @@ def wide(x):
 
 
 @kernel(ROWS, WIDE, E4, backend="numpy")
-def numpy_product_sums_in_the_operands_type(x, b, a_scale, b_scale, format):
+def numpy_product_sums_in_the_operands_type(x, format, b, a_scale, b_scale):
     """Sums are rounded to fp8 on their way, as sums of ml_dtypes are: ml_dtypes#63 (64 ones give 16)."""
     total = np.zeros((x.shape[0], b.shape[0]), x.dtype)
     for k in range(x.shape[1]):
@@ -33,7 +33,7 @@ def numpy_product_sums_in_the_operands_type(x, b, a_scale, b_scale, format):
 
 
 @kernel(PLAIN, B16, B16, backend="numpy")
-def numpy_product_rounded_twice(x, b, format):
+def numpy_product_rounded_twice(x, format, b):
     """The result is rounded to float16 and then to bfloat16: oneDNN#2361 (rounded twice); beyond 65504 it is lost."""
     with np.errstate(over="ignore"):
         narrow = (wide(x) @ wide(b).T).astype(np.float16)
@@ -41,13 +41,13 @@ def numpy_product_rounded_twice(x, b, format):
 
 
 @kernel(PLAIN, B16, B16, backend="numpy")
-def numpy_product_one_column_early(x, b, format):
+def numpy_product_one_column_early(x, format, b):
     """The loop over K begins at 1; no report of just this is known."""
     return codes(wide(x[:, 1:]) @ wide(b[:, 1:]).T, format)
 
 
 @kernel(PLAIN, B16, B16, backend="numpy")
-def numpy_product_skips_zeros(x, b, format):
+def numpy_product_skips_zeros(x, format, b):
     """Columns of K where a is 0 are skipped, and with them NaN and infinity of b: what BLAS does for beta = 0, done to
     an operand; no report of just this is known."""
     total = np.zeros((x.shape[0], b.shape[0]), np.float32)
@@ -59,6 +59,6 @@ def numpy_product_skips_zeros(x, b, format):
 
 
 @kernel(ROWS, WIDE, E4, backend="numpy")
-def numpy_product_rows_of_the_neighbour(x, b, a_scale, b_scale, format):
+def numpy_product_rows_of_the_neighbour(x, format, b, a_scale, b_scale):
     """Row m has the scale of row m + 1: FBGEMM#3505 (an offset is not advanced with the strides)."""
     return codes(wide(x) @ wide(b).T * np.roll(a_scale, -1, 0) * b_scale.T, format)

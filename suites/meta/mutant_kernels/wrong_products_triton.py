@@ -12,7 +12,7 @@ import triton.language as tl
 from narrowgauge import Matmul, kernel
 
 E4, WIDE, B16, F16, I8 = ["float8_e4m3fn"], ["bfloat16", "float32"], ["bfloat16"], ["float16"], ["int8"]
-PLAIN, ROWS, BLOCK = Matmul("plain.matmul"), Matmul("vllm.fp8_token_channel"), Matmul("vllm.fp8_block")
+PLAIN, ROWS, BLOCK = Matmul("plain.matmul"), Matmul("vllm.fp8_token_channel", "float32"), Matmul("vllm.fp8_block", "float32")
 
 
 @triton.jit(do_not_specialize=["m_size", "n_size", "k_size"])
@@ -58,41 +58,41 @@ def product(
     return y.to(getattr(torch, format))
 
 
-@kernel(PLAIN, F16, F16, backend="triton")
-def triton_product_reads_the_next_row(x, b, format):
+@kernel(PLAIN, F16, F16, backend="triton", conversion="soft")
+def triton_product_reads_the_next_row(x, format, b):
     """The tail of K is not masked: rows of both sides run on into the next ones: triton#630."""
     return product(x, b, format, mask_a=False, mask_b=False)
 
 
-@kernel(PLAIN, F16, F16, backend="triton")
-def triton_product_zero_times_the_next_row(x, b, format):
+@kernel(PLAIN, F16, F16, backend="triton", conversion="soft")
+def triton_product_zero_times_the_next_row(x, format, b):
     """The tail of K is masked in b alone: 0 times what follows in a, which is wrong where that is NaN or infinity:
     vllm#641, flash-attention#1745."""
     return product(x, b, format, mask_a=False)
 
 
-@kernel(ROWS, WIDE, E4, backend="triton")
-def triton_product_spills_into_the_next_row(x, b, a_scale, b_scale, format):
+@kernel(ROWS, WIDE, E4, backend="triton", conversion="soft")
+def triton_product_spills_into_the_next_row(x, format, b, a_scale, b_scale):
     """The mask of the store lacks the end of a row: kernels-community#1153. The last tile of N writes what it has too
     much over the first numbers of the next row."""
-    return product(x, b, format, a_scale, b_scale, mask_n=False)
+    return product(x, b, format, a_scale, b_scale, mask_n=False, tile=(32, 16, 64))
 
 
-@kernel(ROWS, WIDE, E4, backend="triton")
-def triton_product_scales_of_the_first_tile(x, b, a_scale, b_scale, format):
+@kernel(ROWS, WIDE, E4, backend="triton", conversion="soft")
+def triton_product_scales_of_the_first_tile(x, format, b, a_scale, b_scale):
     """Every tile of M takes the scales of the first: vLLM's kernel adds the tile's number for scales of rows alone
     (triton_scaled_mm.py:75-79)."""
-    return product(x, b, format, a_scale, b_scale, own_scale=False, tile=(2, 64, 64))
+    return product(x, b, format, a_scale, b_scale, own_scale=False, tile=(8, 64, 64))
 
 
-@kernel(Matmul("vllm.fp8_token_channel_bias"), B16, E4, backend="triton")
-def triton_product_bias_of_the_first_tile(x, b, a_scale, b_scale, bias, format):
+@kernel(Matmul("vllm.fp8_token_channel_bias", "float32"), B16, E4, backend="triton", conversion="soft")
+def triton_product_bias_of_the_first_tile(x, format, b, a_scale, b_scale, bias):
     """Every tile of N takes the bias of the first; no report of just this is known."""
     return product(x, b, format, a_scale, b_scale, bias.float(), own_bias=False, tile=(32, 16, 64))
 
 
-@kernel(PLAIN, F16, F16, backend="triton")
-def triton_product_in_float16(x, b, format):
+@kernel(PLAIN, F16, F16, backend="triton", conversion="soft")
+def triton_product_in_float16(x, format, b):
     """The dot is told to sum in float16: llama.cpp#17746 (float16 accumulators)."""
     return product(x, b, format, kept=tl.float16)
 
@@ -124,14 +124,14 @@ def _blocks(
     tl.store(y + row * n_size + column, total, (row < m_size) & (column < n_size))
 
 
-@kernel(BLOCK, WIDE, E4, backend="triton")
-def triton_product_tiles_of_two_blocks(x, b, a_scale, b_scale, format):
+@kernel(BLOCK, WIDE, E4, backend="triton", conversion="soft")
+def triton_product_tiles_of_two_blocks(x, format, b, a_scale, b_scale):
     """A tile of 256 of K takes one pair of scales: sglang#39626 (BLOCK_K above the group's size)."""
     (m, k), n = x.shape, b.shape[0]
     y = torch.empty((m, n), dtype=torch.float32, device=x.device)
-    _blocks[(triton.cdiv(n, 64), triton.cdiv(m, 32))](
+    _blocks[(triton.cdiv(n, 128), triton.cdiv(m, 32))](
         x.half().contiguous(), b.half().contiguous(), y, a_scale.contiguous(), b_scale.contiguous(), m, n, k,
-        a_scale.shape[1], 32, 64, 256,
+        a_scale.shape[1], 32, 128, 256,
     )  # fmt: skip
     return y.to(getattr(torch, format))
 
@@ -169,16 +169,16 @@ def in_parts(x, b, kept, parts, share):
     return y
 
 
-@kernel(PLAIN, F16, F16, backend="triton")
-def triton_product_parts_in_float16(x, b, format):
+@kernel(PLAIN, F16, F16, backend="triton", conversion="soft")
+def triton_product_parts_in_float16(x, format, b):
     """Parts of K are added up in float16, by atomics: exllama's kernel in vLLM (q_gemm.cu:251), under a contract of
     float32; modular#7165."""
     share = max(triton.cdiv(x.shape[1], 8), 1)
     return in_parts(x, b, torch.float16, 8, share)
 
 
-@kernel(PLAIN, F16, F16, backend="triton")
-def triton_product_rest_of_the_parts(x, b, format):
+@kernel(PLAIN, F16, F16, backend="triton", conversion="soft")
+def triton_product_rest_of_the_parts(x, format, b):
     """Four parts of K // 4 each: what is left over is not summed; triton#630 is of such tails."""
     return in_parts(x, b, torch.float32, 4, x.shape[1] // 4).half()
 
@@ -207,8 +207,8 @@ def _zero_points(
     tl.store(y + row * n_size + column, found, (row < m_size) & (column < n_size))
 
 
-@kernel(Matmul("vllm.int8_azp_token"), WIDE, I8, backend="triton")
-def triton_product_row_sums_of_the_last_tile(x, b, a_scale, b_scale, a_zero_point, format):
+@kernel(Matmul("vllm.int8_azp_token"), WIDE, I8, backend="triton", conversion="soft")
+def triton_product_row_sums_of_the_last_tile(x, format, b, a_scale, b_scale, a_zero_point):
     """Row sums begin anew with each tile of K; no report of just this is known."""
     (m, k), n = x.shape, b.shape[0]
     y = torch.empty((m, n), dtype=torch.float32, device=x.device)
@@ -239,8 +239,8 @@ def _experts(
     tl.store(y + row * n_size + column, total, (row < m_size) & (column < n_size))
 
 
-@kernel(Matmul("vllm.moe"), B16, B16, backend="triton")
-def triton_product_one_expert_for_a_tile(x, b, experts, expert_count, format):
+@kernel(Matmul("vllm.moe"), B16, B16, backend="triton", conversion="soft")
+def triton_product_one_expert_for_a_tile(x, format, b, experts, expert_count):
     """A tile of rows has one expert, that of its first row, and rows are not sorted; no report of just this is
     known."""
     (m, k), n = x.shape, b.shape[0] // int(expert_count)
