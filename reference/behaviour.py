@@ -39,7 +39,7 @@ from narrowgauge.reference.kv.before import before_named
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.slots import slots_named
 from narrowgauge.reference.staged import PLAIN
-from narrowgauge.reference.wide import wide_result
+from narrowgauge.reference.wide.run import wide_result
 
 Buffers = dict[str, Coded]
 #: given the behaviour, what the last cast was given, and its codes: other codes

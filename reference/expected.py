@@ -12,7 +12,7 @@ from narrowgauge.reference.interval import Expected, Interval, is_monotone, tens
 from narrowgauge.reference.kv.call import sized_to
 from narrowgauge.reference.kv.outputs import paged_outputs
 from narrowgauge.reference.kv.paged import Paged
-from narrowgauge.reference.wide import wide_result
+from narrowgauge.reference.wide.run import wide_result
 
 
 def expected(claim: Claim, x: Coded | Interval) -> Expected:

@@ -26,7 +26,7 @@ from narrowgauge.reference.kv.named import CALLS
 from narrowgauge.reference.landmarks import boundaries, codes_near
 from narrowgauge.reference.memory import fits
 from narrowgauge.reference.noise import scrambled
-from narrowgauge.reference.wide_cases import every_code, noise_rows
+from narrowgauge.reference.wide.rows import every_code, noise_rows
 
 Depth = Literal["smoke", "standard", "exhaustive"]
 DEPTHS: tuple[Depth, ...] = ("smoke", "standard", "exhaustive")

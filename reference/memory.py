@@ -75,7 +75,7 @@ def sent_formats(claim: Claim) -> dict[str, str]:
         return convert_memory.sent_formats(converting_of(claim).conversion, claim.source)
     given = dict(resolved(claim).inputs)
     if isinstance(claim.contract, Then):
-        given |= dict.fromkeys(WIDE[claim.contract.first].inputs, claim.source)
+        given |= WIDE[claim.contract.first].given(claim.source)
     formats = {"x": claim.source} | given
     if claim.operation == Dequantize.operation:
         formats |= {"x" if name == "codes" else name: packing.element for name, packing in packings(claim).items()}
