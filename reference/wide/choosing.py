@@ -10,6 +10,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.reference.wide.ends import F64, Ends
 
+Whole = npt.NDArray[np.intp]
 #: what decides between equal numbers: the lower column, the higher one, or nobody
 TIES = ("lowest", "highest", "any")
 
@@ -26,32 +27,51 @@ class Choice:
 
 def chosen_of(choice: Choice, taken: Ends) -> tuple[Ends, Ends]:
     """Columns [rows, count] that may stand at each place, the least and the greatest of them; and between which ends the
-    numbers of ``taken`` are that stand there. A row with NaN decides no column, and its numbers are NaN if all are."""
+    numbers of ``taken`` are that stand there. NaN may stand anywhere, since engines differ."""
     if choice.ties not in TIES:
         raise unknown("rule of ties", choice.ties, TIES)
-    before = _certainly_before(choice)
-    least, most = before.sum(axis=1), before.shape[1] - 1 - before.sum(axis=2)
+    places = [_places(choice, row) for row in range(choice.ends.shape[0])]
+    before, after = (np.array([p[k] for p in places]).reshape(choice.ends.shape) for k in (0, 1))
     place = np.arange(choice.count)[None, :, None]
-    may = (least[:, None, :] <= place) & (place <= most[:, None, :])
-    columns = np.arange(before.shape[1], dtype=np.float64)
+    may = (before[:, None, :] <= place) & (place <= choice.ends.shape[1] - 1 - after[:, None, :])
+    columns = np.arange(choice.ends.shape[1], dtype=np.float64)
     where = Ends(_least(may, columns), -_least(may, -columns))
     values = Ends(_least(may, taken.low[:, None, :]), -_least(may, -taken.high[:, None, :]))
     return where, values
 
 
-def _certainly_before(choice: Choice) -> npt.NDArray[np.bool_]:
-    """[rows, i, j]: whether column i stands before column j in every right answer."""
-    low, high = choice.ends.low, choice.ends.high
-    larger = low[:, :, None] > high[:, None, :]
-    if choice.ties == "any":
-        return np.asarray(larger)
-    equal = np.ones(larger.shape, np.bool_)
+def _places(choice: Choice, row: int) -> tuple[Whole, Whole]:
+    """Of each column of a row: how many others certainly stand before it, and how many after it."""
+    low, high = choice.ends.low[row], choice.ends.high[row]
+    nan = np.isnan(low) | np.isnan(high)
+    least, most = np.where(nan, -np.inf, low), np.where(nan, np.inf, high)
+    before = low.size - np.searchsorted(np.sort(least), most, side="right")
+    after = np.searchsorted(np.sort(most), least, side="left")
+    if choice.ties != "any":
+        rank, rest = _among_equals(choice, row)
+        one, two = (rank, rest) if choice.ties == "lowest" else (rest, rank)
+        before, after = before + np.where(nan, 0, one), after + np.where(nan, 0, two)
+    return before, after
+
+
+def _among_equals(choice: Choice, row: int) -> tuple[Whole, Whole]:
+    """Of each column: how many equal ones have a lower index, and how many a higher one. Numbers are equal where they
+    are exactly known and the same, or made of what is alike."""
+    low, high = choice.ends.low[row], choice.ends.high[row]
+    key = np.zeros(low.size, np.intp)
     for value in choice.alike:
-        equal &= value[:, :, None] == value[:, None, :]
-    exact = (low == high)[:, :, None] & (low == high)[:, None, :] & (low[:, :, None] == low[:, None, :])
-    column = np.arange(low.shape[1])
-    first = column[:, None] < column[None, :] if choice.ties == "lowest" else column[:, None] > column[None, :]
-    return np.asarray(larger | ((equal | exact) & first))
+        numbers = np.broadcast_to(value, choice.ends.shape)[row] if value.shape[0] == 1 else value[row]
+        key = key * low.size + np.unique(numbers, return_inverse=True)[1]
+        key = np.unique(key, return_inverse=True)[1]
+    exact = np.unique(low, return_inverse=True)[1]
+    key = np.where(low == high, exact, low.size + key)
+    order = np.argsort(key, kind="stable")
+    _, first, group, counts = np.unique(key[order], return_index=True, return_inverse=True, return_counts=True)
+    rank = np.empty(low.size, np.intp)
+    rank[order] = np.arange(low.size) - first[group]
+    size = np.empty(low.size, np.intp)
+    size[order] = counts[group]
+    return rank, size - 1 - rank
 
 
 def _least(may: npt.NDArray[np.bool_], value: F64) -> F64:
