@@ -29,6 +29,7 @@ from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.wide.widening import Widening
 from narrowgauge.reference.policies import POLICIES, fitting
 from narrowgauge.reference.recipes import RECIPES
 
@@ -137,6 +138,8 @@ def _choices(claim: Claim) -> tuple[object, ...]:
         return behaviour.parts, behaviour.cache.parts, behaviour.cache.buffers, behaviour.slots
     if isinstance(behaviour, Converting):
         return (behaviour.conversion,)
+    if isinstance(behaviour, Widening):
+        return (behaviour.wide,)
     return behaviour.policy, behaviour.recipe
 
 

@@ -1,7 +1,7 @@
 """narrowgauge: conformance and regression tests for low-precision numerics.
 
 What a kernel owner needs is here: ``kernel``, the contracts ``Cast``, ``Quantize``, ``Dequantize``, ``Then``,
-``KvWrite``, ``KvRead``, ``Attend``, ``Convert``, ``Matmul`` and ``observe``, and ``CastPolicy``, ``Recipe``, ``Cache``,
+``KvWrite``, ``KvRead``, ``Attend``, ``Convert``, ``Matmul``, ``WideOp`` and ``observe``, and ``CastPolicy``, ``Recipe``, ``Cache``,
 ``Conversion`` and ``Product`` for a semantics of one's own. Importing this package imports neither torch nor the reference.
 """
 
@@ -18,6 +18,7 @@ from narrowgauge.contracts.operations import (
     Matmul,
     Quantize,
     Then,
+    WideOp,
     observe,
 )
 from narrowgauge.contracts.policy import CastPolicy
@@ -47,6 +48,7 @@ __all__ = [
     "Quantize",
     "Recipe",
     "Then",
+    "WideOp",
     "__version__",
     "kernel",
     "observe",

@@ -25,6 +25,7 @@ from narrowgauge.contracts.operations import (
     OfCache,
     Quantize,
     Then,
+    WideOp,
 )
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
@@ -39,7 +40,8 @@ from narrowgauge.reference.kv.before import before_named
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.slots import slots_named
 from narrowgauge.reference.staged import PLAIN
-from narrowgauge.reference.wide.run import wide_result
+from narrowgauge.reference.wide.run import resolve_wide, wide_result
+from narrowgauge.reference.wide.widening import Widening
 
 Buffers = dict[str, Coded]
 #: given the behaviour, what the last cast was given, and its codes: other codes
@@ -102,14 +104,16 @@ class Behaviour:
         return codes
 
 
-#: a behaviour of each kind: of a tensor, of a cache, of a checkpoint's buffers
-Promised = Behaviour | Paged | Converting
+#: a behaviour of each kind: of a tensor, of a cache, of a checkpoint's buffers, of a wide operation
+Promised = Behaviour | Paged | Converting | Widening
 
 
 def promised(claim: Claim) -> Promised:
     """The behaviour that a claim promises. Raises ``BadInput`` for an observation or what does not fit."""
     if isinstance(claim.contract, Convert):
         return converting_of(claim)
+    if isinstance(claim.contract, WideOp):
+        return widening_of(claim)
     return paged_behaviour(claim) if isinstance(claim.contract, OfCache) else behaviour_of(claim)
 
 
@@ -144,6 +148,15 @@ def converting_of(claim: Claim) -> Converting:
     conversion = catalogue.resolve(contract.conversion)
     conversion.check(claim.source, claim.format)
     return Converting(conversion, claim.source, claim.format, _quantizer_of(conversion, claim))
+
+
+def widening_of(claim: Claim) -> Widening:
+    """The behaviour that a claim on a wide operation promises. Raises ``BadInput`` for formats that it does not have."""
+    contract = claim.contract
+    assert isinstance(contract, WideOp)
+    wide = resolve_wide(contract.wide, f"claim {claim}")
+    wide.check(claim.source, claim.format)
+    return Widening(wide, claim.source, claim.format)
 
 
 #: steps whose first operand is the format to which numbers are rounded
@@ -185,9 +198,9 @@ def _nan_as_it_came(behaviour: Behaviour, x: Coded, codes: Coded) -> Coded:
 def behaviour_of(claim: Claim) -> Behaviour:
     """The same for a claim on a tensor, and none on a cache."""
     contract = claim.contract
-    if isinstance(contract, OfCache | Convert):
+    if isinstance(contract, OfCache | Convert | WideOp):
         raise BadInput(
-            f"{claim}: expected a claim on a tensor; a cache or a conversion has a behaviour of its own kind"
+            f"{claim}: expected a cast, a quantizer or a reader; other contracts have behaviours of their own kinds"
         )
     if isinstance(contract, Cast):
         return Behaviour(claim.source, claim.format, policies.resolve(contract.policy, claim.format))
@@ -208,6 +221,8 @@ def resolved(claim: Claim) -> Claim:
     """The same claim with its recipe as data, for who has no catalogue. Raises ``BadInput`` for an unknown name."""
     if isinstance(claim.contract, Convert):
         return replace(claim, contract=Convert(catalogue.resolve(claim.contract.conversion)))
+    if isinstance(claim.contract, WideOp):
+        return replace(claim, contract=WideOp(resolve_wide(claim.contract.wide, f"claim {claim}")))
     recipe = recipe_of(claim)
     if isinstance(claim.contract, OfCache):
         return replace(claim, contract=replace(claim.contract, cache=caches.resolve(claim.contract.cache)))
@@ -256,6 +271,9 @@ def standing_of(claim: Claim) -> Standing:
         known = catalogue.resolve(contract.conversion)
         breaks = "a specification that it claims" if known.evidence == "specification" else "its own claim"
         return Standing(f"{known.name}: {known.source}", known.evidence, breaks)
+    if isinstance(contract, WideOp):
+        wide = resolve_wide(contract.wide, f"claim {claim}")
+        return Standing(f"{wide.name}: {wide.source}", wide.evidence, "its own claim")
     if isinstance(contract, OfCache):
         cache = caches.resolve(contract.cache)
         return Standing(f"{cache.name}: {cache.source}", "source", "its own claim")

@@ -26,6 +26,7 @@ from narrowgauge.reference.kv.named import CALLS
 from narrowgauge.reference.landmarks import boundaries, codes_near
 from narrowgauge.reference.memory import fits
 from narrowgauge.reference.noise import scrambled
+from narrowgauge.reference.wide import cases as wide_cases
 from narrowgauge.reference.wide.rows import every_code, noise_rows
 
 Depth = Literal["smoke", "standard", "exhaustive"]
@@ -287,6 +288,11 @@ _CACHES = tuple(
     for operation in named.operations
 )
 
+_WIDE = tuple(
+    Case(name, "wide", wide_cases.made(name), rows.about, rows.depth, wide_cases.suits(name))
+    for name, rows in wide_cases.CASES.items()
+)
+
 CASES: tuple[Case, ...] = (
     *_OF_CASTS,
     *_NAMED_ROWS,
@@ -297,6 +303,7 @@ CASES: tuple[Case, ...] = (
     *_READERS,
     *_FUSED,
     *_CONVERSIONS,
+    *_WIDE,
     *_CACHES,
 )
 

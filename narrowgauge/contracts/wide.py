@@ -23,6 +23,8 @@ ROUTED = 2.5
 Per = Literal["element", "column", "half", "row", "chosen"]
 #: ``("times", "y", "x", "weight")``: the name of a step, that of what it gives, and its operands
 Step = tuple[str | float, ...]
+#: formats that x has, and what comes out, unless an output has one of its own
+FORMATS = ("float32", "bfloat16", "float16")
 #: the output that a quantizer after the operation takes
 Y = "y"
 
@@ -59,6 +61,16 @@ class Wide:
     parts: int = 1  #: n: how many matrices stand side by side in x
     chosen: int = 0  #: how many columns are chosen, where some are
     evidence: Evidence = "source"
+
+    def check(self, source: str, format_name: str) -> None:
+        """Raise ``BadInput`` for formats that this operation does not go between."""
+        own = not any(not held.format for held in self.outputs)
+        allowed = (self.outputs[0].format,) if own else FORMATS
+        if source not in FORMATS or format_name not in allowed:
+            raise BadInput(
+                f"{self.name} does not make {format_name} of {source}; it makes {' or '.join(allowed)} of "
+                f"{', '.join(FORMATS)}"
+            )
 
     @property
     def quantizable(self) -> bool:

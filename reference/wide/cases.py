@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.operations import Claim, WideOp
 from narrowgauge.contracts.wide import Held, Wide
 from narrowgauge.reference.kv.arithmetic import F64, coded
 from narrowgauge.reference.noise import noise
+from narrowgauge.reference.wide.run import resolve_wide
 
 #: powers of two of the magnitudes of rows
 _POWERS = (-12, -6, -2, -1, 0, 1, 3, 6)
@@ -35,6 +38,8 @@ class Rows:
     make: Callable[[int], F64]
     columns: int
     suits: Callable[[Wide], bool]
+    about: str  #: the mistake or the place in the input space that this case is for
+    depth: Literal["smoke", "standard"] = "smoke"
 
 
 def has(step: str) -> Callable[[Wide], bool]:
@@ -107,15 +112,36 @@ def _near(columns: int) -> F64:
 
 
 CASES: Mapping[str, Rows] = {
-    "noise": Rows(_noise, 96, _any),
-    "one_pair": Rows(_noise, 2, lambda wide: wide.chosen < 2),
-    "specials": Rows(_specials, 96, lambda wide: not _guesses(wide)),
-    "infinities": Rows(_infinities, 96, _guesses),
-    "long": Rows(_long, 4096, lambda wide: _weighs(wide) and not _chooses(wide)),
-    "near_epsilon": Rows(_near_epsilon, 100, has("square_mean")),
-    "near": Rows(_near, 100, lambda wide: has("exp")(wide) or has("top")(wide)),
-    "many": Rows(_near, 5000, lambda wide: wide.chosen == 1),
+    "noise": Rows(_noise, 96, _any, "rows of many magnitudes, zeros, one large number"),
+    "one_pair": Rows(_noise, 2, lambda wide: wide.chosen < 2, "rows of two elements"),
+    "specials": Rows(
+        _specials, 96, lambda wide: not _guesses(wide), "one NaN, one infinity in a row: where it must arrive"
+    ),
+    "infinities": Rows(_infinities, 96, _guesses, "one infinity in a row, of a choice that NaN leaves open"),
+    "long": Rows(
+        _long, 4096, lambda wide: _weighs(wide) and not _chooses(wide), "4,096 ones, squares beyond float16: narrow sums"
+    ),
+    "near_epsilon": Rows(_near_epsilon, 100, has("square_mean"), "squares of about ε, and far below it"),
+    "near": Rows(
+        _near, 100, lambda wide: has("exp")(wide) or has("top")(wide), "logits that tie in 16 bits, equal, far apart"
+    ),
+    "many": Rows(_near, 5000, lambda wide: wide.chosen == 1, "the same among 5,000 columns", "standard"),
 }
+
+
+def made(name: str) -> Callable[[Claim], Coded]:
+    """The call of a case for a claim."""
+    return lambda claim: call(name, _wide_of(claim), claim.source)
+
+
+def suits(name: str) -> Callable[[Claim], bool]:
+    """Whether a claim can have a case."""
+    return lambda claim: CASES[name].suits(_wide_of(claim))
+
+
+def _wide_of(claim: Claim) -> Wide:
+    assert isinstance(claim.contract, WideOp)
+    return resolve_wide(claim.contract.wide, f"claim {claim}")
 
 
 def call(name: str, wide: Wide, source: str) -> Input:

@@ -14,10 +14,12 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.arithmetic import F64, coded
 from narrowgauge.reference.wide.ends import Ends, exactly
 from narrowgauge.reference.wide.steps import STEPS, Work
+from narrowgauge.reference.wide.wrong import WRONG
 from narrowgauge.reference.wide.widening import Pairs, Widening
 
 #: finite numbers above this are refused: float32 does not hold the squares of a row of them
 LARGEST = 2.0**40
+_ALL = {**STEPS, **WRONG}
 
 
 def wide_named(name: str, where: str = "") -> Wide:
@@ -27,6 +29,21 @@ def wide_named(name: str, where: str = "") -> Wide:
     return WIDE[name]
 
 
+def resolve_wide(wide: str | Wide, where: str) -> Wide:
+    """An operation by its name, or itself. Raises ``BadInput`` with near names."""
+    return wide_named(wide, where) if isinstance(wide, str) else wide
+
+
+def quantizable(name: str, where: str) -> Wide:
+    """An operation that a quantizer can follow. Raises ``BadInput`` for another."""
+    wide = wide_named(name, where)
+    if not wide.quantizable:
+        gives = ", ".join(held.name for held in wide.outputs)
+        fit = ", ".join(each for each in WIDE if WIDE[each].quantizable)
+        raise BadInput(f"{where}: {name} gives {gives}; a quantizer takes one matrix, as of {fit}")
+    return wide
+
+
 def wide_result(x: Coded, name: str) -> tuple[Coded, Coded]:
     """The least and the greatest result [rows, columns], in the format of x, that the operation may give before a
     quantizer.
@@ -34,9 +51,7 @@ def wide_result(x: Coded, name: str) -> tuple[Coded, Coded]:
     Raises ``BadInput`` for an operation that does not exist, or gives more than one matrix, what is missing beside x,
     NaN or infinity in x, and numbers whose squares float32 does not hold: of these no bound is derived.
     """
-    wide = wide_named(name, "Then(...)")
-    if not wide.quantizable:
-        raise BadInput(f"{name} gives {', '.join(h.name for h in wide.outputs)}; expected one matrix y for a quantizer")
+    wide = quantizable(name, "Then(...)")
     if not np.isfinite(decode_values(x)).all():
         raise BadInput(f"{name}: x has elements that are not finite or above 2^40; what they give is not derived")
     return ends_of(Widening(wide, x.format, x.format), x)[Y]
@@ -95,7 +110,7 @@ def _worked(widening: Widening, x: Input) -> Work:
     held = {"x": exactly(decode_values(x)), **{name: exactly(decode_values(c)) for name, c in x.given.items()}}
     work = Work(held, widening.source, widening.format)
     for name, *operands in widening.wide.steps:
-        work = replace(work, held={**work.held, **STEPS[str(name)](work, *operands)})
+        work = replace(work, held={**work.held, **_ALL[str(name)](work, *operands)})
     return work
 
 
