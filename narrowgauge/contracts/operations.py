@@ -285,6 +285,8 @@ class Claim:
             return {}
         if isinstance(contract, OfCache):
             raise BadInput(f"{self}: what it takes follows from its cache; reference/kv/memory.py says it")
+        if isinstance(contract, Matmul):
+            raise BadInput(f"{self}: what it takes follows from its product; reference/matmul/call.py says it")
         if isinstance(contract, Observe):
             return {name: INPUTS[name] for name in contract.inputs}
         if isinstance(contract, Convert):

@@ -14,6 +14,7 @@ from narrowgauge.contracts.operations import (
     Cast,
     Contract,
     Convert,
+    Matmul,
     Dequantize,
     KvRead,
     KvWrite,
@@ -23,6 +24,7 @@ from narrowgauge.contracts.operations import (
     WideOp,
 )
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.product import Operand, Product
 from narrowgauge.contracts.recipe import Blocks, Destination, Reader, Recipe
 from narrowgauge.contracts.wide import Held as WideHeld
 from narrowgauge.contracts.wide import Wide
@@ -59,6 +61,10 @@ def contract_from_json(data: Json) -> Contract:
         if operation == "convert":
             conversion = fields["conversion"]
             return Convert(conversion if isinstance(conversion, str) else _conversion_from_json(conversion))
+        if operation == "matmul":
+            product = fields["product"]
+            fields["product"] = product if isinstance(product, str) else _product_from_json(product)
+            return Matmul(**fields | {"portrait": tuple((str(n), str(v)) for n, v in fields["portrait"])})
         if operation == "wide":
             wide = fields["wide"]
             return WideOp(wide if isinstance(wide, str) else _wide_from_json(wide))
@@ -68,7 +74,7 @@ def contract_from_json(data: Json) -> Contract:
             return _OF_CACHE[operation](**fields)
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"not a contract: {data!r} ({type(error).__name__}: {error})") from error
-    known = ", ".join(["observe", "cast", "convert", "wide", *_OF_RECIPE, *_OF_CACHE])
+    known = ", ".join(["observe", "cast", "convert", "matmul", "wide", *_OF_RECIPE, *_OF_CACHE])
     raise BadInput(f"not a contract: {data!r}; expected operation {known}")
 
 
@@ -97,6 +103,14 @@ def _wide_from_json(data: Json) -> Wide:
     for side in ("inputs", "outputs"):
         fixed[side] = tuple(WideHeld(**held) for held in data[side])
     return Wide(**fixed | {"steps": tuple(tuple(step) for step in data["steps"])})
+
+
+def _product_from_json(data: Json) -> Product:
+    sides = {
+        side: Operand(**data[side] | {"layouts": tuple((str(n), str(v)) for n, v in data[side]["layouts"])})
+        for side in ("a", "b")
+    }
+    return Product(**data | sides | {"formats": tuple((one, other) for one, other in data["formats"])})
 
 
 def _recipe_from_json(data: Json) -> Recipe:

@@ -306,6 +306,5 @@ _ROUTERS = (
 )
 
 WIDE: dict[str, Wide] = {
-    wide.name: wide
-    for wide in (*_NORMS, *_ACTIVATIONS, *_ROTATIONS, *_SOFTMAXES, *_SAMPLERS, *_ROUTERS)
+    wide.name: wide for wide in (*_NORMS, *_ACTIVATIONS, *_ROTATIONS, *_SOFTMAXES, *_SAMPLERS, *_ROUTERS)
 }

@@ -119,7 +119,10 @@ CASES: Mapping[str, Rows] = {
     ),
     "infinities": Rows(_infinities, 96, _guesses, "one infinity in a row, of a choice that NaN leaves open"),
     "long": Rows(
-        _long, 4096, lambda wide: _weighs(wide) and not _chooses(wide), "4,096 ones, squares beyond float16: narrow sums"
+        _long,
+        4096,
+        lambda wide: _weighs(wide) and not _chooses(wide),
+        "4,096 ones, squares beyond float16: narrow sums",
     ),
     "near_epsilon": Rows(_near_epsilon, 100, has("square_mean"), "squares of about ε, and far below it"),
     "near": Rows(

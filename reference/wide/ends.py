@@ -56,7 +56,9 @@ def overflowed(ends: Ends) -> Ends:
 
 def held_in(ends: Ends, format_name: str) -> Ends:
     """Both ends rounded to a format, to nearest: rounding is monotone. float32 holds what is in it already."""
-    return ends if format_name == "float32" else Ends(in_format(ends.low, format_name), in_format(ends.high, format_name))
+    return (
+        ends if format_name == "float32" else Ends(in_format(ends.low, format_name), in_format(ends.high, format_name))
+    )
 
 
 def in_order(corners: list[F64]) -> Ends:

@@ -225,7 +225,10 @@ def rotated(work: Work, out: str, name: str, cos: str, sin: str, pairs: str) -> 
     half = value.shape[1] // 2
     one, two = (slice(0, half), slice(half, None)) if pairs == "halves" else (slice(0, None, 2), slice(1, None, 2))
     low, high = np.empty_like(value), np.empty_like(value)
-    for place, left, right in ((one, value[:, one] * c, -value[:, two] * s), (two, value[:, two] * c, value[:, one] * s)):
+    for place, left, right in (
+        (one, value[:, one] * c, -value[:, two] * s),
+        (two, value[:, two] * c, value[:, one] * s),
+    ):
         with np.errstate(invalid="ignore"):
             exact, size = left + right, np.abs(left) + np.abs(right)
             reach = np.where((size == 0) | ~np.isfinite(size), 0.0, 2.01 * U * size + 3 * TINY)

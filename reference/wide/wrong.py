@@ -124,7 +124,10 @@ def rotated_in(work: Work, out: str, name: str, cos: str, sin: str, pairs: str) 
     one, two = (slice(0, half), slice(half, None)) if pairs == "halves" else (slice(0, None, 2), slice(1, None, 2))
     turned = np.empty_like(value)
     with np.errstate(invalid="ignore"):
-        for place, left, right_ in ((one, value[:, one] * c, -value[:, two] * s), (two, value[:, two] * c, value[:, one] * s)):
+        for place, left, right_ in (
+            (one, value[:, one] * c, -value[:, two] * s),
+            (two, value[:, two] * c, value[:, one] * s),
+        ):
             turned[:, place] = in_format(in_format(left, work.source) + in_format(right_, work.source), work.source)
     return {out: exactly(turned)}
 

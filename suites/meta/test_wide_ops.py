@@ -40,9 +40,7 @@ def second(name: str, x: Input, row: int, source: str, format_name: str) -> Mapp
             for key, data in codes.items()}  # fmt: skip
     found = second_wide.outputs_of(name, rows.pop("x"), rows, source)
     gives = WIDE[name].gives(format_name)
-    return {
-        key: np.array([_as_held(v, gives[key]) for v in values], np.float64) for key, values in found.items()
-    }
+    return {key: np.array([_as_held(v, gives[key]) for v in values], np.float64) for key, values in found.items()}
 
 
 def _as_held(value: second_wide.Decimal, format_name: str) -> float:
