@@ -29,9 +29,9 @@ from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.kv.paged import Paged
-from narrowgauge.reference.wide.widening import Widening
 from narrowgauge.reference.policies import POLICIES, fitting
 from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.reference.wide.widening import Widening
 
 Tensors = Mapping[str, Coded]
 #: how the vectors of one claim are stored, with the tensors of each form besides a quantizer's outputs

@@ -158,7 +158,7 @@ def converting_of(claim: Claim) -> Converting:
 
 
 def widening_of(claim: Claim) -> Widening:
-    """The behaviour that a claim on a wide operation promises. Raises ``BadInput`` for formats that it does not have."""
+    """The behaviour that a claim on a wide operation promises. Raises ``BadInput`` for formats that do not fit."""
     contract = claim.contract
     assert isinstance(contract, WideOp)
     wide = resolve_wide(contract.wide, f"claim {claim}")

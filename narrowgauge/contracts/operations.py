@@ -300,7 +300,7 @@ class Claim:
     @property
     def outputs(self) -> dict[str, str]:
         """Names and formats of what the kernel returns: of a cast or a reader ``codes``, of x's shape; of a quantizer
-        what its recipe computes; of a conversion or a wide operation what it gives; of one that is only observed the two that each has (a
+        what its recipe computes; of a conversion what it gives; of one that is only observed the two that each has (a
         dict may hold others).
 
         Raises ``BadInput`` as ``inputs`` does.

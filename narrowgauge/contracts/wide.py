@@ -294,8 +294,8 @@ _ROUTERS = (
         "router_sigmoid",
         "sigmoid in float32; the four largest of sigmoid + bias, their sigmoids over their sum, "
         f"times {ROUTED:g}; {_LOWEST}",
-        "vLLM 0.33.0, model_executor/layers/fused_moe/router/cpu_router.py:36-78, one group of experts; ties: SGLang 0.5.23, "
-        "kernels/ops/moe/moe_fused_gate.py:270",
+        "vLLM 0.33.0, model_executor/layers/fused_moe/router/cpu_router.py:36-78, one group of experts; ties: "
+        "SGLang 0.5.23, kernels/ops/moe/moe_fused_gate.py:270",
         ("sigmoid", "y", "x"),
         ("add_near", "chosen", "y", "bias"),
         ("top", "experts", "weights", "chosen", 4, "lowest", "y", "bias"),

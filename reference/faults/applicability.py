@@ -226,6 +226,7 @@ def _wide() -> Iterator[list[Claim]]:
             yield [Claim(WideOp(name), source, wide.outputs[0].format or source)]
 
 
+@cache
 def _cases(claim: Claim) -> tuple[str, ...]:
     if isinstance(claim.contract, OfCache | Convert | WideOp):
         fits = (c for c in CASES if c.depth == "smoke" and c.view == "contiguous" and c.suits(claim))

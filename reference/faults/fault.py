@@ -10,6 +10,7 @@ from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.faults.edits import Edit
 from narrowgauge.reference.faults.lifted import in_conversion
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.wide.widening import Widening
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Fault:
             return in_conversion(self.edit, behaviour)
         if isinstance(behaviour, Paged):
             return behaviour.with_parts(self.edit)
+        if isinstance(behaviour, Widening):
+            return None
         return self.edit(behaviour)
 
 
@@ -67,5 +70,13 @@ class ConversionFault(_OfKind):
     kind: ClassVar[type] = Converting
 
 
-#: of a quantizer, reader or cast; of a kernel on a cache; or of a converter
-AnyFault = Fault | PagedFault | ConversionFault
+@dataclass(frozen=True)
+class WideFault(_OfKind):
+    """A mistake of a kernel of a wide operation."""
+
+    across_rows: bool = False
+    kind: ClassVar[type] = Widening
+
+
+#: of a quantizer, reader or cast; of a kernel on a cache; of a converter; or of a wide operation
+AnyFault = Fault | PagedFault | ConversionFault | WideFault

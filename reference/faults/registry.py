@@ -27,6 +27,8 @@ from narrowgauge.reference.faults import (
     scales,
     specials,
     tails,
+    wide,
+    wide_choices,
     zeros,
 )
 from narrowgauge.reference.faults.fault import AnyFault
@@ -35,7 +37,7 @@ from narrowgauge.reference.faults.fault import AnyFault
 _FAMILIES = (
     casts, rounding, limits, specials, flavours, exponents, integers, decoding,
     scales, elements, zeros, levels, granularity, tails, reading, layouts,
-    kv_scales, kv_copies, kv_layouts, kv_slots, kv_pages, kv_attention, conversions, requantizing,
+    kv_scales, kv_copies, kv_layouts, kv_slots, kv_pages, kv_attention, conversions, requantizing, wide, wide_choices,
 )  # fmt: skip
 
 FAULTS: dict[str, AnyFault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}

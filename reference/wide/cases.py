@@ -22,11 +22,13 @@ from narrowgauge.reference.wide.run import resolve_wide
 _POWERS = (-12, -6, -2, -1, 0, 1, 3, 6)
 _WEIGHTS = (1.0, 0.75, 1.5, 0.3, -1.0, 2.0, 1.1)
 _BIASES = (0.0, 0.25, -0.125, 0.03, 0.11, -0.4)
-_TEMPERATURES = (1.0, 0.7, 0.5, 2.0, 1.3)
+_TEMPERATURES = (1.0, 0.7, 0.25, 4.0, 1.3)
 #: what a residual is larger than x by, row after row: sums that 16 bits round, and round away
 _LARGER = (1.0, 8.0, 64.0, 256.0, 0.125)
 #: logits of which float32 tells the largest, and bfloat16 does not
 NEAR = (20.0, 20.03, 20.06, 19.97)
+#: and logits that float16 does not tell apart
+NEARER = (20.0, 20.003, 20.006, 19.997)
 #: its square is beyond float16, and it is not
 BEYOND_FLOAT16 = 300.0
 
@@ -74,15 +76,16 @@ def _noise(columns: int) -> F64:
 
 def _specials(columns: int) -> F64:
     """Ordinary rows, and between them one with NaN, one with infinity, one with -infinity, in one place each."""
-    value = np.stack([noise(columns, seed=50 + k) for k in range(7)])
+    value = np.stack([noise(columns, seed=50 + k) for k in range(8)])
     for row, number in ((1, np.nan), (3, np.inf), (5, -np.inf)):
         value[row, (3 * row) % columns] = number
+    value[7, -1] = np.nan  # in a column that a mask hides
     return value
 
 
 def _infinities(columns: int) -> F64:
     """The same without NaN."""
-    return np.delete(_specials(columns), 1, axis=0)
+    return np.delete(_specials(columns), (1, 7), axis=0)
 
 
 def _long(columns: int) -> F64:
@@ -101,10 +104,11 @@ def _near(columns: int) -> F64:
     """Logits that only a wide format tells apart, in every place; equal ones; very large and very small ones."""
     quiet = noise(columns, seed=80) - 4.0
     rows = []
-    for shift in (0, columns // 2, columns - len(NEAR)):
-        row = quiet.copy()
-        row[shift : shift + len(NEAR)] = NEAR
-        rows.append(row)
+    for logits in (NEAR, NEARER):
+        for shift in (0, columns // 2, columns - len(NEAR)):
+            row = quiet.copy()
+            row[shift : shift + len(NEAR)] = logits
+            rows.append(row)
     equal = np.resize([1.0, 2.0, 3.0], columns)
     wide = np.linspace(-900.0, 900.0, columns)
     falling = np.linspace(80.0, -110.0, columns)
@@ -151,17 +155,26 @@ def call(name: str, wide: Wide, source: str) -> Input:
     """The matrix of a case for an operation, with what is given beside it."""
     rows = CASES[name]
     value = rows.make(rows.columns * wide.parts)
-    given = {held.name: _beside(held, wide, value.shape[0], rows.columns, source) for held in wide.inputs}
+    given = {held.name: _beside(held, wide, value, rows.columns, source) for held in wide.inputs}
     x = coded(value, source)
     return Input(x.format, x.data, given)
 
 
-def _beside(held: Held, wide: Wide, rows: int, columns: int, source: str) -> Coded:
-    shape, fmt = held.shape(rows, columns, wide.chosen), held.format or source
+def _beside(held: Held, wide: Wide, x: F64, columns: int, source: str) -> Coded:
+    shape, fmt = held.shape(x.shape[0], columns, wide.chosen), held.format or source
     if fmt == "int32":
-        lengths = np.resize([columns, 1, columns - 1, columns // 2, columns, 2], shape)
+        lengths = np.resize([columns, columns - 1, 1, columns // 2, 2, columns], shape)
         return Coded(fmt, np.clip(lengths, 1, columns).astype(np.int32).view(np.uint32))
+    if held.name == "residual":
+        return coded(_residual(x), fmt)
     return coded(_numbers(held.name, shape), fmt)
+
+
+def _residual(x: F64) -> F64:
+    """Rows of noise, each of a magnitude that stands in a ratio to that of x."""
+    largest = np.abs(np.where(np.isfinite(x), x, 0.0)).max(axis=1, keepdims=True)
+    unit = np.ldexp(1.0, np.frexp(largest)[1] - 2)  # about the root of the mean square of noise
+    return noise(x.size, seed=91).reshape(x.shape) * unit * np.resize(_LARGER, (x.shape[0], 1))
 
 
 def _numbers(name: str, shape: tuple[int, int]) -> F64:
@@ -169,9 +182,8 @@ def _numbers(name: str, shape: tuple[int, int]) -> F64:
     if name in ("cos", "sin"):  # of angles whose half has a tangent that is a number of float32
         tangent = noise(count, seed=90).reshape(shape)
         return (1 - tangent**2) / (1 + tangent**2) if name == "cos" else 2 * tangent / (1 + tangent**2)
-    if name == "residual":
-        return noise(count, seed=91).reshape(shape) * np.resize(_LARGER, (shape[0], 1))
-    if name == "noise":
-        return np.abs(noise(count, seed=92)).reshape(shape) + 2.0**-6
+    if name == "noise":  # in every third row the same for all: there the shares alone decide
+        drawn = np.abs(noise(count, seed=92)).reshape(shape) + 2.0**-6
+        return np.where(np.arange(shape[0])[:, None] % 3 == 0, 0.5, drawn)
     numbers = {"weight": _WEIGHTS, "bias": _BIASES, "temperature": _TEMPERATURES}[name]
     return np.resize(np.array(numbers), shape)

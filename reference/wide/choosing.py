@@ -26,8 +26,8 @@ class Choice:
 
 
 def chosen_of(choice: Choice, taken: Ends) -> tuple[Ends, Ends]:
-    """Columns [rows, count] that may stand at each place, the least and the greatest of them; and between which ends the
-    numbers of ``taken`` are that stand there. NaN may stand anywhere, since engines differ."""
+    """Columns [rows, count] that may stand at each place, the least and the greatest of them; and between which ends
+    the numbers of ``taken`` are that stand there. NaN may stand anywhere, since engines differ."""
     if choice.ties not in TIES:
         raise unknown("rule of ties", choice.ties, TIES)
     places = [_places(choice, row) for row in range(choice.ends.shape[0])]

@@ -14,8 +14,8 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.arithmetic import F64, coded
 from narrowgauge.reference.wide.ends import Ends, exactly
 from narrowgauge.reference.wide.steps import STEPS, Work
-from narrowgauge.reference.wide.wrong import WRONG
 from narrowgauge.reference.wide.widening import Pairs, Widening
+from narrowgauge.reference.wide.wrong import WRONG
 
 #: finite numbers above this are refused: float32 does not hold the squares of a row of them
 LARGEST = 2.0**40
@@ -62,14 +62,9 @@ def ends_of(widening: Widening, x: Coded) -> Pairs:
     that is none."""
     taken = Input(x.format, x.data, given_with(x))
     check_taken(widening.wide, widening.source, taken)
-    for change in widening.received:
-        taken = change(taken)
     work = _worked(widening, taken)
     formats = widening.wide.gives(widening.format)
-    outputs = {name: _pair(work, widening, name, fmt) for name, fmt in formats.items()}
-    for finish in widening.after:
-        outputs = finish(outputs, taken)
-    return outputs
+    return {name: _pair(work, widening, name, fmt) for name, fmt in formats.items()}
 
 
 def check_taken(wide: Wide, source: str, x: Input) -> None:
@@ -98,7 +93,7 @@ def check_taken(wide: Wide, source: str, x: Input) -> None:
 
 def _check_beside(wide: Wide, name: str, value: F64, columns: int) -> None:
     finite = np.isfinite(value)
-    if name != "residual" and not finite.all() or (np.abs(value[finite]) > LARGEST).any():
+    if (name != "residual" and not finite.all()) or (np.abs(value[finite]) > LARGEST).any():
         raise BadInput(f"{wide.name}: {name} has elements that are not finite or above 2^40; give smaller ones")
     if name in ("temperature", "noise") and (value < 2.0**-40).any():
         raise BadInput(f"{wide.name}: {name} has elements below 2^-40; expected positive ones, by which is divided")

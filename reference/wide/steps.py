@@ -74,9 +74,9 @@ def rounded(work: Work, out: str, name: str, format_name: str = "") -> dict[str,
 
 
 def square_mean(work: Work, out: str, name: str) -> dict[str, Ends]:
-    """The mean of the squares of a row of n: a square, n - 1 additions in any order (each term passes through at most so
-    many) and a division, n + 1 operations. Squares that are flushed take away at most TINY of the mean, it itself one
-    more."""
+    """The mean of the squares of a row of n: a square, n - 1 additions in any order (each term passes through at most
+    so many) and a division, n + 1 operations. Squares that are flushed take away at most TINY of the mean, it itself
+    one more."""
     ends = work.held[name]
     with np.errstate(over="ignore", invalid="ignore"):
         squares = in_order([ends.low**2, ends.high**2])
@@ -218,12 +218,17 @@ def masked(work: Work, out: str, name: str, lengths: str) -> dict[str, Ends]:
 # --- places ----------------------------------------------------------------------------------------------------------
 
 
+def pair_of(columns: int, pairs: str) -> tuple[slice, slice]:
+    """Where the first and the second numbers of all pairs stand: in "halves" of a row, or side by side ("pairs")."""
+    half = columns // 2
+    return (slice(0, half), slice(half, None)) if pairs == "halves" else (slice(0, None, 2), slice(1, None, 2))
+
+
 def rotated(work: Work, out: str, name: str, cos: str, sin: str, pairs: str) -> dict[str, Ends]:
     """Each pair (a, b) of a row becomes a cos - b sin and b cos + a sin: two products, one of them perhaps fused into
     the sum, u of each and u of the sum."""
     value, c, s = work.held[name].low, work.held[cos].low, work.held[sin].low
-    half = value.shape[1] // 2
-    one, two = (slice(0, half), slice(half, None)) if pairs == "halves" else (slice(0, None, 2), slice(1, None, 2))
+    one, two = pair_of(value.shape[1], pairs)
     low, high = np.empty_like(value), np.empty_like(value)
     for place, left, right in (
         (one, value[:, one] * c, -value[:, two] * s),
@@ -241,7 +246,7 @@ def top(
 ) -> dict[str, Ends]:
     """Columns of the largest, the largest first, and the numbers there: of ``taken``, if that is another matrix.
 
-    Numbers that a kernel makes of equal elements of x (and ``beside``) are equal; ``ties`` says which then stands first.
+    Numbers that a kernel makes of equal elements of x (and ``beside``) are equal; ``ties`` says which is first then.
     """
     alike = [work.held["x"].low] + ([work.held[beside].low] if beside else [])
     choice = Choice(work.held[name], int(count), ties, tuple(alike))

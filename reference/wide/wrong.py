@@ -120,15 +120,12 @@ def longer(work: Work, out: str, name: str, count: float) -> dict[str, Ends]:
 def rotated_in(work: Work, out: str, name: str, cos: str, sin: str, pairs: str) -> dict[str, Ends]:
     """A rotation whose products and sums are rounded to the source's format."""
     value, c, s = work.held[name].low, *(in_format(work.held[each].low, work.source) for each in (cos, sin))
-    half = value.shape[1] // 2
-    one, two = (slice(0, half), slice(half, None)) if pairs == "halves" else (slice(0, None, 2), slice(1, None, 2))
+    one, two = right.pair_of(value.shape[1], pairs)
     turned = np.empty_like(value)
     with np.errstate(invalid="ignore"):
-        for place, left, right_ in (
-            (one, value[:, one] * c, -value[:, two] * s),
-            (two, value[:, two] * c, value[:, one] * s),
-        ):
-            turned[:, place] = in_format(in_format(left, work.source) + in_format(right_, work.source), work.source)
+        a, b = value[:, one], value[:, two]
+        for place, left, rest in ((one, a * c, -b * s), (two, b * c, a * s)):
+            turned[:, place] = in_format(in_format(left, work.source) + in_format(rest, work.source), work.source)
     return {out: exactly(turned)}
 
 
