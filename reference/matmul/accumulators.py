@@ -81,9 +81,9 @@ ACCUMULATORS: dict[str, Accumulator] = {
                       promote_every=every, joined_every=every, grade="recorded",
                       source=f"{_R}; promotion: Triton 3.9, backends/nvidia/compiler.py, max_num_imprecise_acc")
           for every in (32, 64, 128)),
-        Accumulator("float16", "float16 sums in any tree, and fused units that round to float16 each step", "any", 11,
-                    10, 23, 4, joined_every=16, flushes=True, cut=False, least=_HALF, largest=_HALF_MOST,
-                    grade="recorded", source=_R),
+        Accumulator("float16", "float16 sums in any tree, and fused units that round to float16 each step, fp8's of 13 "
+                    "bits among them", "any", 11, 10, 13, 4, joined_every=16, flushes=True, cut=False, least=_HALF,
+                    largest=_HALF_MOST, grade="recorded", source=_R),
         Accumulator("bfloat16", "bfloat16 sums to nearest even, any tree", "nearest", 8, 7, flushes=True,
                     source="the upper half of IEEE 754 binary32"),
         Accumulator("int32", "two's complement sums of 32 bits, which wrap", "whole", 31, 30, least=0.0,

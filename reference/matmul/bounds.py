@@ -101,10 +101,10 @@ def _error(accumulator: Accumulator, k: int, steps: int | None) -> _Error:
     chained = -(-window // a.length) if a.promote_every else fused
     aligned = (window + 1) * cut if a.promote_every else everywhere
     stored, growth = chained * 2.0**-a.stored + j * U, 1 / (1 - j * U)
-    if not a.cut:
-        stored, growth = max((fused + j) * unit, nearest), 1.0
-        aligned, everywhere = aligned * (1 + stored), everywhere * (1 + stored)
-    elif a.family == "any":
+    if not a.cut:  # what alignment takes away is a change of leaves, before they are rounded on
+        stored, growth = (fused + j) * unit, 1.0
+        aligned, everywhere = aligned * (1 + nearest), everywhere * (1 + nearest)
+    if a.family == "any":
         # of nearest trees alone; what they have beyond ``stored`` takes the place of alignment, which they have not
         stored = max(stored, nearest - aligned)
     if not a.keeps_the_largest:
