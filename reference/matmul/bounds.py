@@ -58,7 +58,7 @@ def absolute_error(
     many float32 additions join partial sums (split-k, a loop that adds what a unit gave for a tile); None for as many
     as the accumulator allows. Infinite where a partial sum may overflow: there nothing is bounded.
 
-    Raises ``BadInput`` for more than 2^20 products.
+    Raises ``BadInput`` for more than 2^20 products or joins.
     """
     e = _error(accumulator, k, steps)
     if accumulator.family in ("exact", "whole"):
@@ -81,8 +81,8 @@ def joins(accumulator: Accumulator, k: int, steps: int | None = None) -> int:
 
 
 def _error(accumulator: Accumulator, k: int, steps: int | None) -> _Error:
-    if not 0 <= k <= MOST_PRODUCTS:
-        raise BadInput(f"a sum of {k} products; bounds are derived for 0 to 2^20")
+    if not 0 <= k <= MOST_PRODUCTS or not 0 <= (steps or 0) <= MOST_PRODUCTS:
+        raise BadInput(f"a sum of {k} products, {steps or 0} joins; bounds are derived for 0 to 2^20 of either")
     a, j = accumulator, joins(accumulator, k, steps)
     fused = -(-k // a.length) + j
     lost = (2 * k + fused + j + 2) * a.least

@@ -149,7 +149,7 @@ def drawn_beyond(allowed: Budget, shape: tuple[int, int, int], limit: int, seed:
 
 
 def _at_least(numbers: Places, least: float) -> int:
-    return int(numbers[min(np.searchsorted(numbers, least), len(numbers) - 1)])
+    return int(numbers[min(int(np.searchsorted(numbers, least)), len(numbers) - 1)])
 
 
 def _noise(shape: tuple[int, ...], seed: int, *stream: int) -> Noise:

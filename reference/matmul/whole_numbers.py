@@ -11,7 +11,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.codec import values
-from narrowgauge.reference.kv.arithmetic import F64, coded
+from narrowgauge.reference.kv.arithmetic import coded
 
 Places = npt.NDArray[np.int64]
 #: larger numbers bring nothing: two of them already make a term of 2^24 units
@@ -37,7 +37,7 @@ class Whole:
     def at_most(self, most: float) -> int:
         """The largest magnitude of either sign up to ``most``; the smallest there is where that is larger."""
         every = np.union1d(self.positive, self.negative)
-        return int(every[max(0, np.searchsorted(every, most, side="right") - 1)])
+        return int(every[max(0, int(np.searchsorted(every, most, side="right")) - 1)])
 
 
 def whole_numbers(format_name: str, zero: int = 0) -> Whole:
@@ -63,5 +63,4 @@ def encoded(whole: Whole, numbers: Places, zero: int) -> Coded:
     fmt = format_named(whole.format)
     if fmt.family == "integer":
         return Coded(fmt.name, ((numbers + zero) & (fmt.code_count - 1)).astype(fmt.storage))
-    value: F64 = numbers * whole.unit
-    return coded(value, fmt.name)
+    return coded(numbers.astype(np.float64) * whole.unit, fmt.name)

@@ -59,7 +59,7 @@ def _code(name: str, kind: str, place: int, rng: random.Random) -> int:
     if rng.random() < 0.05:
         return 0
     sign = 0 if kind == "one sign" else rng.getrandbits(1)
-    return (sign << exponent | field) << mantissa | rng.getrandbits(mantissa)
+    return int((sign << exponent | field) << mantissa | rng.getrandbits(mantissa))
 
 
 def values(x: Coded) -> npt.NDArray[np.float64]:
@@ -69,4 +69,4 @@ def values(x: Coded) -> npt.NDArray[np.float64]:
     field, fraction = (code >> mantissa) & (2**exponent - 1), code & (2**mantissa - 1)
     whole = fraction + np.where(field > 0, 1 << mantissa, 0)
     magnitude = np.ldexp(whole.astype(np.float64), np.maximum(field, 1) - bias - mantissa)
-    return np.where(code >> (exponent + mantissa), -magnitude, magnitude)
+    return np.asarray(np.where(code >> (exponent + mantissa), -magnitude, magnitude))

@@ -121,6 +121,8 @@ def test_what_may_overflow_is_not_bounded() -> None:
     assert absolute_error(accumulator_named("int32"), np.array([2.0**31 - 1, 2.0**31]), 8).tolist() == [0, np.inf]
     with pytest.raises(BadInput, match="bounds are derived for 0 to 2\\^20"):
         absolute_error(accumulator_named("float32"), size, 2**20 + 1)
+    with pytest.raises(BadInput, match="8 products, -1 joins"):
+        absolute_error(accumulator_named("float32"), size, 8, steps=-1)
 
 
 def test_data_of_one_sign_are_never_above_the_exact_sum() -> None:

@@ -41,13 +41,13 @@ def _accumulators(unit: Unit, format_name: str) -> list[Accumulator]:
     return list({accumulator.name: accumulator for accumulator in found}.values())
 
 
-def _run(unit: Unit, a: Coded, b: Coded, **schedule: int) -> np.ndarray:
-    scales = [None, None]
+def _run(unit: Unit, a: Coded, b: Coded, split_k: int = 1) -> np.ndarray:
+    scales: list[Coded | None] = [None, None]
     if unit.scales:
         name = unit.scales[0]
         blocks = -(-a.shape[1] // unit.block)
         scales = [Coded(name, np.full((len(x.data), blocks), _ONE[name], np.uint8)) for x in (a, b)]
-    return decode_values(gemm(Schedule(unit, **schedule), a, b, None, *scales))
+    return decode_values(gemm(Schedule(unit, split_k=split_k), a, b, None, *scales))
 
 
 def _drawn(format_name: str, rows: int, k: int, seed: int, positive: bool) -> Coded:

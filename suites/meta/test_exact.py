@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.arithmetic import in_format
 from narrowgauge.reference.matmul.accumulators import accumulator_named
 from narrowgauge.reference.matmul.adversarial import adversarial_case
+from narrowgauge.reference.matmul.drawing import Signs
 from narrowgauge.reference.matmul.exact import exact_case, is_exact
 from narrowgauge.suites.meta import second_bounds as second
 from narrowgauge.suites.meta.exact_strategies import FLOATS, INTEGERS, ExactCall, exact_calls
@@ -34,7 +36,8 @@ def _right(a: Coded, b: Coded, way: second.Sum, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("accumulator", ["tensor_core_13", "promoted_128", "float32", "float16"])
 def test_every_way_to_add_is_exact(accumulator: str) -> None:
     for format_name in ("float8_e4m3fn", "float8_e5m2", "float16", "float4_e2m1fn"):
-        for k, signs in ((33, "mixed"), (130, "one")):
+        for k in (33, 130):
+            signs: Signs = "mixed" if k == 33 else "one"
             case = exact_case(format_name, format_name, 3, 2, k, accumulator_named(accumulator), k, signs=signs)
             for name, way in second.WAYS[accumulator].items():
                 assert _right(case.a, case.b, way).all(), (format_name, k, name)
@@ -156,7 +159,7 @@ def test_what_is_exact_is_seen_from_the_numbers_alone() -> None:
 
 def test_calls_that_cannot_be_are_refused() -> None:
     narrow = accumulator_named("tensor_core_13")
-    for words, call in {
+    calls: dict[str, Callable[[], object]] = {
         "expected 1 or more": lambda: exact_case("int8", "int8", 0, 1, 1, narrow, 0),
         "is no format|expected a float of at most 32 bits": lambda: exact_case("e8m0", "e4m3", 1, 1, 1, narrow, 0),
         "expected at least 148": lambda: exact_case(
@@ -169,6 +172,7 @@ def test_calls_that_cannot_be_are_refused() -> None:
         "expected 13 powers of two between": lambda: adversarial_case("e2m1", "e2m1", 1, 1, 20, narrow),
         "no single term": lambda: adversarial_case("e4m3", "e4m3", 1, 1, 20, accumulator_named("int32")),
         "expected a float": lambda: adversarial_case("int8", "int8", 1, 1, 20, narrow),
-    }.items():
+    }
+    for words, call in calls.items():
         with pytest.raises(BadInput, match=words):
             call()
