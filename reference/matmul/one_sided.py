@@ -27,8 +27,8 @@ def bias_expected(accumulator: Accumulator, sign: F64) -> F64:
     """The sign that every error D - exact has on data of one sign; 0 where it may have either.
 
     A step that cuts toward zero never grows a sum, so what it gives lies between 0 and the exact sum: the error of
-    terms that are not negative is never positive. This is the theorem; that the mean error is about -K / 8 units in
-    the last place is but measured. It needs steps that cut alone: not one float32 addition may join partial sums.
+    terms that are not negative is never positive. How large the mean error is, is but measured. It needs steps that cut
+    alone: not one float32 addition may join partial sums.
     """
     cuts = accumulator.family == "fused" and accumulator.cut and accumulator.keeps_the_largest
     return -sign if cuts and not accumulator.promote_every else np.zeros_like(sign)

@@ -230,6 +230,8 @@ def test_sums_of_few_bits_are_exact() -> None:
     known = np.array([[2.0**22 - 1, 2.0**24, 0.0, 1.5], [-0.5, 1.0, 0.0, 2.0**-30]])
     low, high = summed(known, known)
     assert (low == high).tolist() == [True, False, True, False]
+    small = summed(np.full((2, 1), 2.0**-130), np.full((2, 1), 2.0**-130))  # may be flushed
+    assert small[0][0] <= 0 < 2.0**-129 <= small[1][0]
     assert summed(known, known + 1)[0][2] < summed(known, known + 1)[1][2] - 2
 
 
