@@ -114,6 +114,13 @@ def test_a_subnormal_operand_is_aligned_by_its_format() -> None:
     assert largest_exponents(a, b, 2.0**-6, 2.0**-6)[0, 0] == 4
 
 
+def test_the_sign_of_all_terms() -> None:
+    a, b = np.array([[1.0, -2.0], [1.0, 2.0], [0.0, 0.0]]), np.array([[3.0, -1.0], [-1.0, -1.0]])
+    assert sign_of_terms(a, b).tolist() == [[1, 0], [0, -1], [1, 1]]
+    assert sign_of_terms(a, b, np.full((3, 2), -1.0)).tolist() == [[0, 0], [0, -1], [-1, -1]]
+    assert sign_of_terms(a, b, np.full((3, 2), 0.5)).tolist() == [[1, 0], [0, 0], [1, 1]]
+
+
 def test_what_may_overflow_is_not_bounded() -> None:
     size = np.array([[60000.0, 65504.0, 2.0**127, 1e39]])
     assert np.isinf(absolute_error(accumulator_named("float16"), size, 8)).tolist() == [[False, True, True, True]]
@@ -178,6 +185,11 @@ def test_a_known_order_has_a_sharper_bound(name: str, way: str, length: int) -> 
         near.append(max(float(abs(e)) / m for e, m in zip(errors.ravel(), bound.ravel(), strict=True) if m))
     assert max(sharper) < 1, sharper
     assert max(near) > 0.1, near
+    worst = _adversarial(name, format_name, 64)
+    bound = error_in_order(accumulator_named(name), *(values(x) for x in worst.coded()), length)
+    errors = _errors(worst, second.WAYS[name][way])
+    assert not _exceeded(errors, bound)
+    assert float(abs(errors[0, 0])) > 0.7 * bound[0, 0]
     with pytest.raises(BadInput, match="one of fused steps that cut"):
         error_in_order(accumulator_named("float32"), a, b, length)
 
