@@ -56,6 +56,7 @@ _FOURS = (*_at(p(11), 0), *_at(-p(11), 4), *_at(p(-13), 1, 2, 3))
 _EIGHTS = (*_at(1.0, 0), *_at(-1.0, 8), *_at(p(-12), *range(1, 8), y=p(-12)))
 _EVEN = (*_at(p(14), 0), *_at(-p(14), 2))
 _INNER = (*_at(p(14), 0), *_at(-p(14), 1), *_at(p(-12), 2))
+_BETWEEN = (*_at(1.0, 0), (1, p(-5), p(-6)), (2, p(-9), p(-9)))
 _SWAMPED = (*_at(p(10), 0), *_at(-p(10), 16), *_at(p(-4), 1, 2, 3))
 _FUSED = ((0, 1 + p(-12), 1 - p(-12)),)
 _HALF = "half a last place above 1: cut, or rounded to nearest even"
@@ -92,6 +93,7 @@ VECTORS: tuple[Vector, ...] = (
     Vector("thirteen_bits_less", E4, _MANY_LESS, "the cut is toward zero"),
     Vector("above_one", (*HALF, *SINGLE), _ABOVE, _HALF, 1.0),
     Vector("below_minus_one", HALF, _BELOW, _HALF, -1.0),
+    Vector("above_256", E4, ((0, 1.5 * p(-7), p(-9)),), "the same for numbers that E4M3 has", 256.0),
     Vector("steps_of_8", HALF, _EIGHTS, "1 and -1 in one step or in two"),
     Vector("steps_of_4", (*HALF, *SINGLE), _FOURS, "the same for steps of four"),
     Vector("steps_of_16", (*E4, *E5), _stored(-13), "what is written between two steps of 16"),
@@ -114,6 +116,7 @@ VECTORS: tuple[Vector, ...] = (
     Vector("float16_thirteen_bits", E4[:1], _MANY, "as thirteen_bits", out="float16"),
     Vector("float16_steps_of_16", (E4[0], E5[0]), _stored(-10), "as steps_of_16", out="float16"),
     Vector("float16_inner_split", E5[:1], _INNER, "as inner_split", out="float16"),
+    Vector("float16_between", (E4[0], E5[0]), _BETWEEN, "rounded between two steps by k % 4", out="float16"),
     Vector("infinities", HALF, (*_at(INFINITY, 0), *_at(-INFINITY, 1)), "the code of a NaN"),
     Vector("below_one", E4, _at(1.0, 0), "an addend below a last place: cut, floored, or rounded", -p(-25)),
     Vector("floored_addend", BRAIN, ((0, p(5), p(5)),), "a tiny negative addend is floored", -p(-40)),

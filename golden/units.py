@@ -55,20 +55,24 @@ def layout(rule: str, out: str) -> dict[str, str]:
 
 def tensors_of(rule: str, out: str) -> dict[str, Coded]:
     """The tensors themselves."""
-    given = _inputs(rule, out)
+    given = inputs_of(rule, out)
     return given | {unit.name: answer(unit, given) for unit in units_of(rule, out)}
 
 
 def answer(unit: Unit, given: Mapping[str, Coded]) -> Coded:
-    """A unit's results [n]; of scales that are stored for smaller blocks than its own it is given those of its own."""
-    scales = {}
-    for name in ("a_scale", "b_scale") if unit.scales else ():
-        each = unit.block * given[name].shape[1] // SIZE
-        scales[name] = Coded(given[name].format, given[name].data[:, ::each])
-    return dot(unit, given["a"], given["b"], given["c"], **scales)
+    """A unit's results [n]."""
+    return dot(unit, given["a"], given["b"], given["c"], **scales_for(unit, given))
 
 
-def _inputs(rule: str, out: str) -> dict[str, Coded]:
+def scales_for(unit: Unit, given: Mapping[str, Coded]) -> dict[str, Coded]:
+    """The scales that a unit is given: of those stored for smaller blocks, the first of each of its own."""
+    names = ("a_scale", "b_scale") if unit.scales else ()
+    each = {name: unit.block * given[name].shape[1] // SIZE for name in names}
+    return {name: Coded(given[name].format, given[name].data[:, :: each[name]]) for name in names}
+
+
+def inputs_of(rule: str, out: str) -> dict[str, Coded]:
+    """Operands, addends and scales of a file's vectors."""
     fmt, _, scale = rule.partition(_AND)
     chosen = vectors_of(rule, out)
     a, b = np.zeros((len(chosen), SIZE)), np.zeros((len(chosen), SIZE))
