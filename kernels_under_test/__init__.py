@@ -26,6 +26,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.triton_kv_write_fp4": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_kv_write_groups": ("torch", "triton"),
     "narrowgauge.kernels_under_test.torch_convert": ("torch",),
+    "narrowgauge.kernels_under_test.torch_gemm": ("torch",),
     "narrowgauge.kernels_under_test.triton_convert_fp8": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_convert_packed": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_gemm_fp8": ("torch", "triton"),
