@@ -31,9 +31,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "converted before. The same source may become another unit with another tile: --rows changes the number of "
         "rows of x. Exit code 1: what was compiled contradicts the accumulator that is claimed; 6: nothing compiled.",
     )
-    parser.add_argument("kernel", metavar="KERNEL", nargs="*", help="names of kernels; all that claim a product if none")
+    parser.add_argument(
+        "kernel", metavar="KERNEL", nargs="*", help="names of kernels; all that claim a product if none"
+    )
     parser.add_argument("--kernels", action="append", default=[], metavar="FILE", help="a file of kernels to plug in")
-    parser.add_argument("--target", action="append", default=[], metavar="NAME", help="for example sm_90; several times")
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="NAME", help="for example sm_90; several times"
+    )
     parser.add_argument("--rows", type=int, default=ROWS, metavar="M", help=f"rows of x; {ROWS} if nothing is said")
     add_json(parser)
     parser.set_defaults(run=run)
