@@ -11,7 +11,7 @@ E4M3, FNUZ, E5M2 = ("float8_e4m3fn",), ("float8_e4m3fnuz",), ("float8_e5m2",)
 FP4 = ("float4_e2m1fn",)
 FLOAT32, BFLOAT16, FLOAT16 = ("float32",), ("bfloat16",), ("float16",)
 ALL_SOURCES = ("float32", "bfloat16", "float16")
-TWO_SOURCES = ALL_SOURCES[:2]
+TWO_SOURCES, SIXTEEN = ALL_SOURCES[:2], ALL_SOURCES[1:]
 
 
 def _quantizer(conversion, recipe, formats=E4M3, sources=FLOAT32):
