@@ -20,7 +20,7 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.contracts.product import B, BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, Product
+from narrowgauge.contracts.product import BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, B, Product
 from narrowgauge.contracts.recipe import OF_TENSOR, Blocks
 from narrowgauge.reference.behaviour import multiplying_of
 from narrowgauge.reference.codec import values
@@ -34,7 +34,7 @@ from narrowgauge.reference.matmul.run import multiplied, prescaled
 from narrowgauge.reference.noise import noise, scrambled
 
 #: ``exact``: below 2^14 quanta, under scales with several bits; ``full``: as far as the accumulator goes, under powers
-#: of two; ``noise``: any finite numbers, judged within bounds; ``specials``: exact, with NaN and infinity in a few places
+#: of two; ``noise``: any finite numbers, judged within bounds; ``specials``: exact, with NaN and infinity in few places
 Kind = Literal["exact", "full", "noise", "specials"]
 #: what most accumulators hold exactly, and what float32 holds beside a scale of two bits
 _FEW, _MANY = 14, 22
