@@ -64,8 +64,8 @@ WHERE = {
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="explain a format, a policy, a recipe, a call or a cache of an engine, a conversion, a product, a fault, "
-        "a target, a symptom, or where a format may stand",
+        help="explain a format, a policy, a recipe, a call or a cache of an engine, a conversion, a product, "
+        "an accumulator, a fault, a target, a symptom, or where a format may stand",
         description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, "
         '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", "kv.vllm flag=fp8 target=gfx942", '
         "vllm.flash_fp8 (a cache), awq_to_gptq (a conversion), cast.ties_away, "
@@ -150,26 +150,9 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [
-        *FORMATS,
-        *POLICIES,
-        *RECIPES,
-        *CALLS,
-        *CACHES,
-        *KEPT,
-        *CONVERSIONS,
-        *PRODUCTS,
-        *ACCUMULATORS,
-        *FAULTS,
-        *TARGETS,
-        LEGAL,
-    ]
-    raise unknown(
-        "format, policy, recipe, conversion, product, accumulator, fault, target or symptom",
-        what,
-        known,
-        aliases=ALIASES,
-    )
+    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *CONVERSIONS, *PRODUCTS, *ACCUMULATORS]
+    kinds = "format, policy, recipe, conversion, product, accumulator, fault, target or symptom"
+    raise unknown(kinds, what, [*known, *FAULTS, *TARGETS, LEGAL], aliases=ALIASES)
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------

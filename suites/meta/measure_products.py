@@ -131,7 +131,7 @@ def order(product: Product, k: int) -> tuple[int, str]:
     return first, f"several sums at a time: 0 meets {first} first"
 
 
-# --- scaled, whole and grouped -----------------------------------------------------------------------------------------
+# --- scaled, whole and grouped ---------------------------------------------------------------------------------------
 
 #: row scales, fast accumulation
 SCALED = {"tensor": (False, False), "tensor, fast": (False, True), "row": (True, False), "row, fast": (True, True)}
@@ -180,6 +180,14 @@ def whole(torch: Any) -> str:
     return f"{int(torch._int_mm(a, a.T)[0, 0])}"
 
 
+def one_column(torch: Any) -> str:
+    """Of K = 1, b.T of a contiguous b [N, 1]: what an output that held 90 holds after it."""
+    a, b = torch.ones(2, 1, dtype=torch.int8), torch.full((2, 1), 3, dtype=torch.int8)
+    made = torch.full((2, 2), 90, dtype=torch.int32)
+    torch._int_mm(a, b.T, out=made)
+    return "unwritten" if int(made[0, 0]) == 90 else f"{int(made[0, 0])}"
+
+
 def grouped(torch: Any) -> str:
     """Rows of experts, in bfloat16."""
     ends = torch.tensor([2, 5], dtype=torch.int32)
@@ -206,6 +214,7 @@ OTHERS: dict[str, Callable[[Any], str]] = {
     "_scaled_mm, 16384 to e4m3fn": saturated,
     "matmul of e4m3fn, 2^-9 between 256 and -256": of_fp8,
     "_int_mm, 2^17 products of 2^14": whole,
+    "_int_mm, K = 1, b transposed": one_column,
     "_grouped_mm, bfloat16": grouped,
     "_scaled_grouped_mm, e4m3fn": scaled_grouped,
     "mm of bfloat16 to float32": to_float32,

@@ -108,7 +108,8 @@ for name, switch in SWITCHES.items():
     except NotExecuted as reason:
         outcome = f"not executed: {reason}"
     found[name] = [outcome, "restored" if state(switch) == before else f"left {state(switch)}"]
-for name, path, value in (("none", "backends.cuda.matmul.allow_everything", True), ("odd", "backends.fp32_precision", "int4")):
+refused = (("none", "backends.cuda.matmul.allow_everything", True), ("odd", "backends.fp32_precision", "int4"))
+for name, path, value in refused:
     SWITCHES[name] = Switch(name, path, value, "float32", "")
     try:
         with switched(name):

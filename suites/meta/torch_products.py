@@ -85,8 +85,8 @@ def _lines(held: list[Measured]) -> Iterator[str]:
     yield table(("of", *asked), ((name, *each.values()) for name, each in last["products"].items()))
     yield from ("", "bits: how far below 256 a term may stand and still be there when -256 follows.", "")
     yield from ("## Scaled, whole, grouped", "")
-    yield table(("asked", "answer"), [*((f"_scaled_mm, scales of a {n}: scaled is", g) for n, g in last["scaled"].items()),
-                                      *last["others"].items()])  # fmt: skip
+    scaled = [(f"_scaled_mm, scales of a {n}: scaled is", given) for n, given in last["scaled"].items()]
+    yield table(("asked", "answer"), [*scaled, *last["others"].items()])
     yield from ("", "## Switches", "")
     head = ("switch", "setting", "about", "on CUDA it may change", "on a CPU with AMX", "measured on this CPU")
     yield table(head, (_row(s, last["switches"][s.name]) for s in SWITCHES.values()))
