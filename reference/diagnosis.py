@@ -30,6 +30,7 @@ from narrowgauge.reference.kv.settling import free_rows, settled
 from narrowgauge.reference.listing import origin
 from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.showing import show
+from narrowgauge.reference.wide.widening import Widening
 
 Rows = npt.NDArray[np.intp]
 #: how many rows of each class of difference a witness takes, and how many rows that agree
@@ -255,7 +256,7 @@ def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
         if isinstance(behaviour, Paged) and isinstance(behaviour.contract, KvWrite):
             got = settled(behaviour, seen.x, got, outputs, seen.free)
     except BadInput:
-        if isinstance(behaviour, Paged | Converting | Multiplying):
+        if isinstance(behaviour, Paged | Converting | Multiplying | Widening):
             return None
         raise
     outputs = {name: outputs[name] for name in seen.difference.classes}

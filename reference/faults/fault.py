@@ -13,6 +13,7 @@ from narrowgauge.reference.faults.lifted_products import in_product
 from narrowgauge.reference.faults.product_ways import Way, Ways
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.matmul.multiplying import Multiplying
+from narrowgauge.reference.wide.widening import Widening
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Fault:
             return behaviour.with_parts(self.edit)
         if isinstance(behaviour, Multiplying):
             return _first(self.ways(behaviour))
+        if isinstance(behaviour, Widening):
+            return None
         return self.edit(behaviour)
 
     def ways(self, behaviour: Any) -> Iterator[Way]:
@@ -106,5 +109,13 @@ def _only(behaviour: Any) -> Iterator[Way]:
     return iter(()) if behaviour is None else iter((Way("", behaviour),))
 
 
-#: of a quantizer, reader or cast; of a kernel on a cache; of a converter; or of a product
-AnyFault = Fault | PagedFault | ConversionFault | ProductFault
+@dataclass(frozen=True)
+class WideFault(_OfKind):
+    """A mistake of a kernel of a wide operation."""
+
+    across_rows: bool = False
+    kind: ClassVar[type] = Widening
+
+
+#: of a quantizer, reader or cast; of a kernel on a cache; of a converter; of a product; or of a wide operation
+AnyFault = Fault | PagedFault | ConversionFault | ProductFault | WideFault

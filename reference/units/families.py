@@ -120,7 +120,8 @@ class Truncating:
 class TruncatingGroups:
     """GST-FDPA: products of ``group`` positions are summed exactly, the sums are terms as in T-FDPA.
 
-    A term's exponent is that of its scales alone (``operands.scaled_apart``).
+    A term's exponent is that of its scales alone (``operands.scaled_apart``), even where its products cancel; only of a
+    group whose products are all zero it is ``zero``.
     """
 
     length: int
@@ -133,14 +134,20 @@ class TruncatingGroups:
         addend = np.where(np.isfinite(c), c, 0.0)
         sums, exponents = [addend], [_of_addend(addend, FLOAT32[0], self.zero)]
         for start in range(0, self.length, self.group):
-            cut = slice(start, start + self.group)
-            total = sum(products(Side(a.value[cut], a.exponent[cut]), Side(b.value[cut], b.exponent[cut])))
-            there = a.exponent[start] + b.exponent[start]
-            exponents.append(np.where(total == 0, self.zero, there).astype(np.int16))
-            sums.append(total * power(np.where(total == 0, 0, there)))
+            total, there = self._term(a.cut(start, start + self.group), b.cut(start, start + self.group), c)
+            sums.append(total)
+            exponents.append(there)
         step = power(np.max(exponents, axis=0) - self.fraction)
         exact: F64 = np.sum([np.trunc(one / step) for one in sums], axis=0)
         return with_specials(toward_zero(exact * step, self.stored, FLOAT32) + 0.0, a, b, c)
+
+    def _term(self, a: Side, b: Side, like: F64) -> tuple[F64, Exponents]:
+        total, some = np.zeros(like.shape), np.zeros(like.shape, np.bool_)
+        for product in products(a, b):
+            total = total + product
+            some |= product != 0
+        there = np.where(some, a.exponent[0] + b.exponent[0], 0)
+        return total * power(there), np.where(some, there, self.zero).astype(np.int16)
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,11 @@ class Pairwise:
     length: int
 
     def step(self, a: Side, b: Side, c: F64) -> F64:
-        terms = [_flushed(one * other) for one, other in zip(_normal(a), _normal(b), strict=True)]
-        while len(terms) > 1:
-            terms = [_flushed(terms[i] + terms[i + 1]) for i in range(0, len(terms), 2)]
-        return _flushed(np.where(np.abs(c) < 2.0 ** FLOAT32[0], 0.0, c) + terms[0])
+        with np.errstate(invalid="ignore"):
+            terms = [_flushed(one * other) for one, other in zip(_normal(a), _normal(b), strict=True)]
+            while len(terms) > 1:
+                terms = [_flushed(terms[i] + terms[i + 1]) for i in range(0, len(terms), 2)]
+            return _flushed(np.where(np.abs(c) < 2.0 ** FLOAT32[0], 0.0, c) + terms[0])
 
 
 def _normal(side: Side) -> F64:

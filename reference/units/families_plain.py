@@ -52,7 +52,7 @@ def _fma(a: float, b: float, c: float) -> float:
     try:
         return exact.numerator / exact.denominator
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,12 @@ class Whole:
     clamps: bool = False
 
     def step(self, a: Side, b: Side, c: F64) -> F64:
-        total = c + sum(one * other for one, other in zip(a.value, b.value, strict=True))
-        if self.clamps:
-            return np.clip(total, -_WRAP / 2, _WRAP / 2 - 1)
-        return (total + _WRAP / 2) % _WRAP - _WRAP / 2
+        total = np.array(c)
+        for one, other in zip(a.value, b.value, strict=True):
+            total += one * other
+        return np.clip(total, -_WRAP / 2, _WRAP / 2 - 1) if self.clamps else wrapped(total)
+
+
+def wrapped(values: F64) -> F64:
+    """Whole numbers as their lower 32 bits read as two's complement."""
+    return np.asarray((values + _WRAP / 2) % _WRAP - _WRAP / 2)

@@ -41,7 +41,7 @@ class Side:
     @cached_property
     def zero(self) -> Bools:
         """[…]: whether any of the values along k is zero."""
-        return (self.value == 0).any(axis=0)
+        return np.asarray((self.value == 0).any(axis=0))
 
     def cut(self, start: int, stop: int) -> Side:
         """Positions of k from ``start`` to before ``stop``; zeros beyond the last."""

@@ -10,9 +10,10 @@ from narrowgauge.reference.units.names import DOC, F32
 from narrowgauge.reference.units.unit import Unit, Unknown
 
 UNKNOWN: tuple[Unknown, ...] = (*of_nvidia.UNKNOWN, *of_amd.UNKNOWN)
-_MATRIX = (*of_nvidia.UNITS, *of_amd.UNITS)
+_MATRIX: tuple[Unit, ...] = (*of_nvidia.UNITS, *of_amd.UNITS)
+_OF = [*(unit.targets for unit in _MATRIX), *(gap.targets for gap in UNKNOWN)]
 #: every target of which anything is known
-TARGETS = tuple(dict.fromkeys(name for entry in (*_MATRIX, *UNKNOWN) for name in entry.targets))
+TARGETS = tuple(dict.fromkeys(name for names in _OF for name in names))
 #: what a kernel does without a matrix unit: float32 by fma, k ascending. It is the same everywhere
 _PLAIN = Unit("plain.fma", TARGETS, "fma.rn.f32, v_fma_f32", (F32,), F32, Chain(), DOC, "IEEE 754", known_nan=False)
 UNITS: dict[str, Unit] = {unit.name: unit for unit in (*_MATRIX, _PLAIN)}
