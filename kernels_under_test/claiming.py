@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from narrowgauge import Quantize, kernel
+from narrowgauge import Quantize, WideOp, kernel
 
 E4M3, FNUZ, E5M2 = ("float8_e4m3fn",), ("float8_e4m3fnuz",), ("float8_e5m2",)
 FP4 = ("float4_e2m1fn",)
 FLOAT32, BFLOAT16, ALL_SOURCES = ("float32",), ("bfloat16",), ("float32", "bfloat16", "float16")
+FLOAT16, INT32 = ("float16",), ("int32",)
 TWO_SOURCES = ALL_SOURCES[:2]
 
 
@@ -18,3 +19,9 @@ def _quantizer(conversion, recipe, formats=E4M3, sources=FLOAT32):
 
 
 soft, native = partial(_quantizer, "soft"), partial(_quantizer, "native")
+
+
+def wide(name, sources, formats=None, backend="triton"):
+    """A wide operation, of some sources, in their own format if no other is named."""
+    soft = {"conversion": "soft"} if backend == "triton" else {}
+    return kernel(WideOp(name), formats or sources, sources, owner="narrowgauge", backend=backend, **soft)
