@@ -184,6 +184,25 @@ def multiplying_of(claim: Claim) -> Multiplying:
     return Multiplying(product, claim.source, claim.format, accumulator, *sides, rounding)
 
 
+#: targets that add in float32 as IEEE 754 has it: no unit of fewer bits is there
+_WITHOUT_UNITS = ("host", "interpreter")
+
+
+def claim_on(claim: Claim, target: str) -> Claim:
+    """The claim as it is held on a target: a product whose accumulator nobody names has that of the target's least
+    exact unit."""
+    contract = claim.contract
+    if not isinstance(contract, Matmul) or contract.accumulator:
+        return claim
+    product = products.resolve(contract.product)
+    if product.accumulator:
+        return claim
+    entering = (product.a.enters or claim.source, product.b.enters or product.b.format or claim.source)
+    whole = least_exact("", *entering).whole
+    named = "float32" if target in _WITHOUT_UNITS and not whole else least_exact(target, *entering).name
+    return replace(claim, contract=replace(contract, accumulator=named))
+
+
 def _operand_of(operand: Operand, codes: str) -> Behaviour:
     """What reads an operand: its codes become the numbers that enter the product."""
     if not operand.recipe:

@@ -8,7 +8,7 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.operations import Claim, Dequantize, Matmul, Then
+from narrowgauge.contracts.operations import Claim, Dequantize, Then
 from narrowgauge.contracts.recipe import OF_TENSOR
 from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import recipe_of, resolved

@@ -87,7 +87,7 @@ def _multiplied_from(x: Coded, index: tuple[int, ...]) -> str:
     beside = []
     for name, value in given_with(x).items():
         at = {"a": row, "b": column}.get(name.partition("_")[0], column)
-        rows, columns = value.shape
+        columns = value.shape[1]
         if value.shape == (1, 1) or (name != "b" and 1 in value.shape and max(value.shape) > at):
             there = (0, 0) if value.shape == (1, 1) else (at, 0) if columns == 1 else (0, at)
             beside.append(f"{name} {show(Coded(value.format, value.data[there]))}")

@@ -14,6 +14,7 @@ from rich.text import Text
 from narrowgauge.command.cache_words import described
 from narrowgauge.command.caches import CACHES, cache, is_cache
 from narrowgauge.command.calls import call, called_as, is_call
+from narrowgauge.command.legal_words import LEGAL, is_legal, legal
 from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.conversion import Conversion
@@ -35,6 +36,10 @@ from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.kv.caches import CACHES as KEPT
 from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
+from narrowgauge.reference.matmul.accumulators import ACCUMULATORS
+from narrowgauge.reference.matmul.products import PRODUCTS
+from narrowgauge.reference.matmul.words import facts_of as facts_of_product
+from narrowgauge.reference.matmul.words import facts_of_accumulator
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.recipes.dispatch import CALLS
@@ -59,12 +64,12 @@ WHERE = {
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="explain a format, a policy, a recipe, a call or a cache of an engine, a conversion, a fault, a target, "
-        "or a symptom",
+        help="explain a format, a policy, a recipe, a call or a cache of an engine, a conversion, a product, "
+        "an accumulator, a fault, a target, a symptom, or where a format may stand",
         description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, "
         '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", "kv.vllm flag=fp8 target=gfx942", '
         "vllm.flash_fp8 (a cache), awq_to_gptq (a conversion), cast.ties_away, "
-        'TIES (the word in brackets of a failure), gfx942, MI300, "!!!!".',
+        'TIES (the word in brackets of a failure), gfx942, MI300, "!!!!", legal (where a format may stand).',
     )
     parser.add_argument("what", metavar="NAME", help="a name of any of these, or a symptom in your own words")
     parser.add_argument(
@@ -114,10 +119,18 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return described(what, width)
     if what in CONVERSIONS:
         return dataclasses.asdict(CONVERSIONS[what]), _conversion(CONVERSIONS[what], width)
+    if what in PRODUCTS:
+        said = facts_of_product(PRODUCTS[what])
+        return dataclasses.asdict(PRODUCTS[what]), _told(f"{what}: a product of matrices", said, width)
+    if what in ACCUMULATORS:
+        said = facts_of_accumulator(ACCUMULATORS[what])
+        return dataclasses.asdict(ACCUMULATORS[what]), _told(f"{what}: an accumulator", said, width)
     if is_call(what):
         return call(what, width)
     if is_cache(what):
         return cache(what, width)
+    if is_legal(what):
+        return legal(what, width)
     if what in FAULTS:
         found = survey(what)
         where = {"where": [dataclasses.asdict(one) for one in found]}
@@ -137,8 +150,9 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *CONVERSIONS, *FAULTS, *TARGETS]
-    raise unknown("format, policy, recipe, conversion, fault, target or symptom", what, known, aliases=ALIASES)
+    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *CONVERSIONS, *PRODUCTS, *ACCUMULATORS]
+    kinds = "format, policy, recipe, conversion, product, accumulator, fault, target or symptom"
+    raise unknown(kinds, what, [*known, *FAULTS, *TARGETS, LEGAL], aliases=ALIASES)
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------
@@ -185,8 +199,11 @@ def _recipe(recipe: Recipe, width: int) -> list[Text]:
 
 
 def _conversion(conversion: Conversion, width: int) -> list[Text]:
-    said = [(f"{name}:", words) for name, words in facts_of_conversion(conversion)]
-    return [Text(f"{conversion.name}: a conversion", "bold"), *facts(said, width)]
+    return _told(f"{conversion.name}: a conversion", facts_of_conversion(conversion), width)
+
+
+def _told(head: str, said: list[tuple[str, str]], width: int) -> list[Text]:
+    return [Text(head, "bold"), *facts([(f"{name}:", words) for name, words in said], width)]
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------

@@ -346,7 +346,8 @@ def _contract(operation: str, rule: str, text: str) -> Contract:
     if operation == WideOp.operation:
         return WideOp(rule)
     if operation == Matmul.operation:
-        return Matmul(*rule.split("+", 1))
+        product, _, accumulator = rule.partition("+")
+        return Matmul(product, accumulator)
     first, _, rest = rule.rpartition("+")
     recipe, _, packed = rest.partition("@")
     pairs = [tuple(part.partition(":")[::2]) for part in packed.split(",")] if packed else []

@@ -11,8 +11,6 @@ What float64 itself leaves out of a bound is covered twice: each bound is multip
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 
 from narrowgauge.contracts.errors import BadInput

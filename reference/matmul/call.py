@@ -12,7 +12,7 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.product import B, BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, Operand, Product
+from narrowgauge.contracts.product import BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, B, Operand, Product
 from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
 from narrowgauge.reference import recipes
 from narrowgauge.reference.fast_codec import decode_values

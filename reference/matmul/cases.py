@@ -20,7 +20,7 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.contracts.product import B, BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, Product
+from narrowgauge.contracts.product import BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, B, Product
 from narrowgauge.contracts.recipe import OF_TENSOR, Blocks
 from narrowgauge.reference.behaviour import multiplying_of
 from narrowgauge.reference.codec import values
@@ -34,7 +34,7 @@ from narrowgauge.reference.matmul.run import multiplied, prescaled
 from narrowgauge.reference.noise import noise, scrambled
 
 #: ``exact``: below 2^14 quanta, under scales with several bits; ``full``: as far as the accumulator goes, under powers
-#: of two; ``noise``: any finite numbers, judged within bounds; ``specials``: exact, with NaN and infinity in a few places
+#: of two; ``noise``: any finite numbers, judged within bounds; ``specials``: exact, with NaN and infinity in few places
 Kind = Literal["exact", "full", "noise", "specials"]
 #: what most accumulators hold exactly, and what float32 holds beside a scale of two bits
 _FEW, _MANY = 14, 22
@@ -73,7 +73,7 @@ def suits(shape: Shape) -> Callable[[Claim], bool]:
 
     def suited(claim: Claim) -> bool:
         multiplying = multiplying_of(claim)
-        if shape.kind == "specials" and not _specials_in(multiplying.source):
+        if shape.kind == "specials" and not (shape.rows and _specials_in(multiplying.source)):
             return False
         if shape.kind == "full" and multiplying.accumulator.exact_bits <= _FEW:
             return False
@@ -290,6 +290,8 @@ def _with_specials(multiplying: Multiplying, x: Input) -> Input:
     of_b = _specials_in(b.format)
     if "nan" in of_b:
         matrix = b.data.copy()
-        matrix[(7, depth - 1) if multiplying.product.b.by_rows else (depth - 1, 7)] = of_b["nan"]
+        by_rows = multiplying.product.b.by_rows
+        row = min(7, b.shape[0 if by_rows else 1] - 1)
+        matrix[(row, depth - 1) if by_rows else (depth - 1, row)] = of_b["nan"]
         given[B] = Coded(b.format, matrix)
     return Input(x.format, data, given)

@@ -6,7 +6,6 @@ import numpy as np
 
 from narrowgauge.reference.kv.arithmetic import F64, Mask, grid
 from narrowgauge.reference.matmul.accumulators import Accumulator
-from narrowgauge.reference.matmul.bounds import flushed_terms, largest_exponents
 
 
 def is_exact(

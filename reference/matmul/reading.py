@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.product import B, BIAS, EXPERTS, GROUP_INDEX, Operand
+from narrowgauge.contracts.product import BIAS, EXPERTS, GROUP_INDEX, B, Operand
 from narrowgauge.contracts.recipe import Blocks, Recipe
 from narrowgauge.reference.dequantize import reader_values
 from narrowgauge.reference.fast_codec import decode_values
@@ -116,7 +116,7 @@ def _by_index(own: dict[str, Coded], reader: Behaviour) -> tuple[dict[str, Coded
     if wrong.size:
         at = int(wrong[0])
         raise BadInput(f"b_{GROUP_INDEX}[0, {at}] is {int(groups[at])}; expected 0 to {count - 1}")
-    each = {name: value.take(groups) for name, value in own.items() if name != GROUP_INDEX}
+    each = {name: value.take(groups.astype(np.intp)) for name, value in own.items() if name != GROUP_INDEX}
     assert reader.recipe is not None
     return each, replace(reader, recipe=replace(reader.recipe, blocks=Blocks(1, 1)))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.interval import Expected, Interval
@@ -51,10 +51,13 @@ def multiplied(multiplying: Multiplying, x: Coded) -> Expected:
 
 def _finite(terms: Terms) -> Terms:
     """The same with 0 for what is not finite: what that makes of the result is known apart."""
-    numbers = {name: getattr(terms, name) for name in ("a", "b", "a_scale", "b_scale")}
-    clean = {name: np.where(np.isfinite(value), value, 0.0) for name, value in numbers.items()}
-    bias = terms.bias
-    return replace(terms, **clean, bias=None if bias is None else np.where(np.isfinite(bias), bias, 0.0))
+    a, b, a_scale, b_scale = (_without_specials(v) for v in (terms.a, terms.b, terms.a_scale, terms.b_scale))
+    bias = None if terms.bias is None else _without_specials(terms.bias)
+    return replace(terms, a=a, b=b, a_scale=a_scale, b_scale=b_scale, bias=bias)
+
+
+def _without_specials(value: F64) -> F64:
+    return np.where(np.isfinite(value), value, 0.0)
 
 
 def _result(multiplying: Multiplying, terms: Terms) -> Ends:
@@ -79,10 +82,16 @@ def prescaled(terms: Terms) -> Terms:
     """One stretch of numbers under their scales: products of few bits, which float64 holds."""
     each = np.diff((0, *terms.ends))
     of_a, of_b = np.repeat(terms.a_scale, each, axis=1), np.repeat(terms.b_scale, each, axis=1)
-    least = {"a_least": np.abs(of_a) * terms.a_least, "b_least": np.abs(of_b) * terms.b_least}
     depth, one = terms.a.shape[1], np.ones((1, 1))
     return replace(
-        terms, a=terms.a * of_a, b=terms.b * of_b, a_scale=one, b_scale=one, ends=(depth,) if depth else (), **least
+        terms,
+        a=terms.a * of_a,
+        b=terms.b * of_b,
+        a_scale=one,
+        b_scale=one,
+        ends=(depth,) if depth else (),
+        a_least=np.abs(of_a) * terms.a_least,
+        b_least=np.abs(of_b) * terms.b_least,
     )
 
 
@@ -139,8 +148,8 @@ def _more_digits(scale: F64) -> F64:
 
 
 def _cut(terms: Terms, where: slice) -> Terms:
-    opened = {n: None if v is None else v[:, where] for n, v in (("a_open", terms.a_open), ("b_open", terms.b_open))}
-    return replace(terms, a=terms.a[:, where], b=terms.b[:, where], ends=(), **opened)
+    a_open, b_open = (None if v is None else v[:, where] for v in (terms.a_open, terms.b_open))
+    return replace(terms, a=terms.a[:, where], b=terms.b[:, where], ends=(), a_open=a_open, b_open=b_open)
 
 
 def _signed(ends: Ends, scale: F64) -> Ends:
@@ -182,10 +191,10 @@ def _times(ends: Ends, factors: tuple[float, ...], divisors: tuple[float, ...]) 
     """Under the scales of whole tensors, multiplied out in any order, and inverted before or after."""
     if not factors and not divisors:
         return ends
-    scale = float(np.prod(factors)) / float(np.prod(divisors))
-    low, high = np.minimum(*_signed(ends, np.float64(scale))), np.maximum(*_signed(ends, np.float64(scale)))
-    odd = [n for n in (*factors, *divisors) if not power_of_two(np.float64(n))]
-    count = len([n for n in factors if n in odd]) + 2 * len([n for n in divisors if n in odd])
+    scale = np.asarray(np.prod(factors) / np.prod(divisors), np.float64)
+    low, high = np.minimum(*_signed(ends, scale)), np.maximum(*_signed(ends, scale))
+    count = int(np.count_nonzero(~power_of_two(np.array(factors))))
+    count += 2 * int(np.count_nonzero(~power_of_two(np.array(divisors))))
     # without rounding where all are powers of two; each factor is a product, each divisor a reciprocal and a product
     return after_roundings(low, high, np.full(low.shape, count)) if count else (low, high)
 

@@ -30,7 +30,7 @@ def specials_of(terms: Terms) -> F64:
             products = (a[clean][:, None, :] * b[some][None]).sum(axis=-1)
             found[np.ix_(clean, some)] += _only_special(products)
     for factor in (*terms.factors, *(1 / d if d else np.inf for d in terms.divisors)):
-        found = np.where(found == 0, 0.0 if np.isfinite(factor) else factor, found * _signs(np.float64(factor)))
+        found = np.where(found == 0, 0.0 if np.isfinite(factor) else factor, found * _signs(np.asarray(factor)))
     if terms.bias is not None:
         found = found + _only_special(np.broadcast_to(terms.bias, shape))
     return found
