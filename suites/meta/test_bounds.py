@@ -81,8 +81,8 @@ def test_no_way_to_add_exceeds_its_bound(name: str) -> None:
 #: how near the worst input that is known comes to each bound, for 64 products (of the promoted, for 256)
 _REACHED = {
     "tensor_core_13": ("float8_e4m3fn", "hopper", 0.85), "promoted_128": ("float8_e4m3fn", "hopper", 0.85),
-    "tensor_core_23": ("float16", "volta", 0.75), "tensor_core_24": ("float16", "ampere, tf32", 0.64),
-    "tensor_core_25": ("bfloat16", "hopper, tf32", 0.64), "float32": ("bfloat16", "volta", 0.75),
+    "tensor_core_23": ("float16", "volta", 0.75), "tensor_core_24": ("float16", "ampere, tf32", 0.8),
+    "tensor_core_25": ("bfloat16", "hopper, tf32", 0.85), "float32": ("bfloat16", "volta", 0.75),
     "float32_nearest": ("float8_e4m3fn", "chain", 0.95), "float16": ("float16", "chain", 0.9),
     "bfloat16": ("bfloat16", "chain", 0.75),
 }  # fmt: skip
@@ -169,7 +169,7 @@ def test_joined_sums_of_one_sign_may_be_above_by_what_the_join_rounds() -> None:
 
 
 _ORDERED = (("tensor_core_13", "ada", 16), ("tensor_core_13", "hopper", 32), ("tensor_core_23", "volta", 4),
-            ("tensor_core_24", "ampere", 8))  # fmt: skip
+            ("tensor_core_24", "ampere, tf32", 4), ("tensor_core_25", "hopper, tf32", 8))  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "way", "length"), _ORDERED)
