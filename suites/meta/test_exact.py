@@ -145,9 +145,12 @@ def test_what_is_exact_is_seen_from_the_numbers_alone() -> None:
     ]
     assert is_exact(a, b, wide).all()
     assert is_exact(a, b, whole).tolist() == [[True, False], [True, False], [True, True]]
-    low = np.array([[2.0**-9, 448.0]])  # 2^-9 is subnormal in e4m3: aligned at 2^-6
-    assert is_exact(low, np.array([[448.0, 0.0]]), narrow, None, 2.0**-6, 2.0**-6).all()
-    assert not is_exact(np.array([[2.0**-9, 1.0]]), np.array([[2.0**8, 2.0**-9]]), narrow, None, 2.0**-6, 2.0**-6).any()
+    low, other = Coded("float8_e4m3fn", np.array([[1, 1]], np.uint8)), np.array([[0x78, 0x20]], np.uint8)
+    x, y = decode_values(low), decode_values(Coded("float8_e4m3fn", other))  # 2^-9, aligned at 2^-6; 2^8 and 2^-3
+    assert is_exact(x, y, narrow).all()
+    assert not is_exact(x, y, narrow, None, 2.0**-6, 2.0**-6).any()
+    assert is_exact(x, y[:, :1] * [1, 0], narrow, None, 2.0**-6, 2.0**-6).all()
+    assert not _right(low, Coded(low.format, other), second.WAYS["tensor_core_13"]["ada"]).any()
     small = np.array([[2.0**-15, 1.0]])
     assert is_exact(small, np.ones((1, 2)), wide).all()
     assert not is_exact(small, np.ones((1, 2)), wide, None, 2.0**-14, 0.0).any()  # may be flushed
