@@ -89,6 +89,13 @@ def test_cases_use_up_budget_codes_and_places(format_name: str) -> None:
         assert (in_format(without, "bfloat16") != right).any(), k
 
 
+@pytest.mark.parametrize("seed", [5, 22, 30])
+def test_rows_that_come_out_alike_are_drawn_again(seed: int) -> None:
+    """Of 3 places and the 15 numbers of E2M1: the first draw of these seeds has two rows alike."""
+    case = exact_case("float4_e2m1fn", "float4_e2m1fn", 5, 5, 3, accumulator_named("tensor_core_13"), seed)
+    assert len(np.unique(case.a.data, axis=0)) == len(np.unique(case.b.data, axis=0)) == 5
+
+
 def test_a_transposed_operand_shows() -> None:
     case = exact_case("float8_e4m3fn", "float8_e4m3fn", 16, 24, 24, accumulator_named("tensor_core_13"), 1)
     assert (case.a_values @ case.b_values != case.sums).mean() > 0.9
@@ -143,6 +150,7 @@ def test_what_is_exact_is_seen_from_the_numbers_alone() -> None:
         [False, False],
         [True, True],
     ]
+    assert not is_exact(np.array([[4.0]]), np.array([[4.0]]), narrow, np.array([[2.0**-10]])).any()
     assert is_exact(a, b, wide).all()
     assert is_exact(a, b, whole).tolist() == [[True, False], [True, False], [True, True]]
     low, other = Coded("float8_e4m3fn", np.array([[1, 1]], np.uint8)), np.array([[0x78, 0x20]], np.uint8)
