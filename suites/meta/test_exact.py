@@ -168,6 +168,24 @@ def test_what_is_exact_is_seen_from_the_numbers_alone() -> None:
     assert is_exact(np.array([[2.0**-80]]), np.array([[2.0**-80]]), wide).tolist() == [[False]]
 
 
+def test_promoted_sums_are_exact_by_stretches() -> None:
+    """2^20 in the first 32 places and small numbers in the others; not where both meet in one stretch."""
+    narrow, promoted = accumulator_named("tensor_core_13"), accumulator_named("promoted_32")
+    a, b = np.full((3, 70), 0x38, np.uint8), np.full((1, 70), 0x38, np.uint8)  # 1
+    a[:, 0], b[:, 0] = 0x78, 0x78  # 2^16
+    a[0, 1:32], a[1, 1:32], a[2, 2:] = 0, 0x40, 0  # alone; 2; beside a 1
+    coded = Coded("float8_e4m3fn", a), Coded("float8_e4m3fn", b)
+    x, y = (decode_values(each) for each in coded)
+    assert is_exact(x, y, promoted)[:, 0].tolist() == [True, False, False]
+    assert not is_exact(x, y, narrow).any()
+    assert _right(*coded, second.WAYS["promoted_32"]["hopper"])[:, 0].tolist() == [True, False, False]
+    assert not is_exact(x[:1], y, promoted, np.ones((1, 1))).any()  # the addend meets 2^16
+    beyond = x[:1] * np.where(np.arange(70) == 0, 2.0**8, 1)
+    assert not is_exact(beyond, y, promoted).any()  # 2^24 and 38 are more than a float32
+    assert is_exact(x[:1, :32], y[:, :32], promoted).all()
+    assert not is_exact(x[:1] + 2.0**-4, y, promoted).any()
+
+
 def test_calls_that_cannot_be_are_refused() -> None:
     narrow = accumulator_named("tensor_core_13")
     calls: dict[str, Callable[[], object]] = {
