@@ -81,7 +81,9 @@ def test_cases_use_up_budget_codes_and_places(format_name: str) -> None:
         assert len(np.unique(x.data)) >= min(16, len(np.unique(y.data)))
     size = np.abs(case.a_values) @ np.abs(case.b_values).T / case.unit
     if format_name not in INTEGERS:
-        assert 0.985 * 2**14 < size.max() < 0.99 * 2**14
+        assert size.max() < 0.99 * 2**14
+        full = size.max(axis=1)[::3]  # rows of the largest numbers use up their budget
+        assert np.median(full) > 0.987 * 2**14
     # A place of K that is dropped shows in some element, also after bfloat16.
     right = in_format(case.sums, "bfloat16")
     for k in range(300):
