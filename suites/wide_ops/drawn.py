@@ -10,7 +10,8 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.reference.behaviour import widening_of
 from narrowgauge.reference.noise import noise
-from narrowgauge.reference.wide.cases import F64, call_with, guesses
+from narrowgauge.reference.wide.cases import F64, call_with
+from narrowgauge.reference.wide.run import guesses
 
 COLUMNS, ROWS, FEW = (4, 6, 16, 30, 64, 130), (1, 2, 5), 4
 _ODD = (0.0, -0.0, 1.0, -1.0, 2.0**-20, -(2.0**-130), 88.5, -104.0, 300.0, -65504.0, 2.0**20)
