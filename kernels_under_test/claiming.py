@@ -12,7 +12,7 @@ FP4 = ("float4_e2m1fn",)
 FLOAT32, BFLOAT16, FLOAT16 = ("float32",), ("bfloat16",), ("float16",)
 ALL_SOURCES = ("float32", "bfloat16", "float16")
 INT32 = ("int32",)
-TWO_SOURCES = ALL_SOURCES[:2]
+TWO_SOURCES, SIXTEEN = ALL_SOURCES[:2], ALL_SOURCES[1:]
 
 
 def _quantizer(conversion, recipe, formats=E4M3, sources=FLOAT32):

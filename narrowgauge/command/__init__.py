@@ -56,7 +56,7 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "inputs", "judge", "identify", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
+    "devices", "test", "inputs", "judge", "identify", "instructions", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
     "explain", "golden", "bench",
 )  # fmt: skip
 
