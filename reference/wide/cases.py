@@ -116,7 +116,7 @@ def _near(columns: int) -> F64:
 
 def _draws(columns: int) -> F64:
     """Many rows of ordinary logits, for a token of each."""
-    return 2 * noise(48 * columns, seed=75).reshape(48, columns)
+    return np.multiply(2.0, noise(48 * columns, seed=75).reshape(48, columns))
 
 
 CASES: Mapping[str, Rows] = {

@@ -24,7 +24,7 @@ def _in_turn(terms: F64, format_name: str) -> F64:
             bits = total.view(np.uint32)
             upper = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
             total = np.where(np.isnan(total), total, upper.view(np.float32))
-    return total.astype(np.float64)[:, None]
+    return np.asarray(total, np.float64)[:, None]
 
 
 def sum_in(work: Work, out: str, name: str, format_name: str) -> dict[str, Ends]:

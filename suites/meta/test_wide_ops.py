@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ def second(name: str, x: Input, row: int, source: str, format_name: str) -> Mapp
     return {key: np.array([_as_held(v, gives[key]) for v in values], np.float64) for key, values in found.items()}
 
 
-def _as_held(value: second_wide.Decimal, format_name: str) -> float:
+def _as_held(value: Decimal, format_name: str) -> float:
     if format_named(format_name).family == "integer":
         return float(value)
     return float(second_wide.number(second_wide.rounded(value, format_name), format_name))
