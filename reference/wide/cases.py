@@ -184,7 +184,8 @@ def _residual(x: F64) -> F64:
     """Rows of noise, each of a magnitude that stands in a ratio to that of x."""
     largest = np.abs(np.where(np.isfinite(x), x, 0.0)).max(axis=1, keepdims=True)
     unit = np.ldexp(1.0, np.frexp(largest)[1] - 2)  # about the root of the mean square of noise
-    return noise(x.size, seed=91).reshape(x.shape) * unit * np.resize(_LARGER, (x.shape[0], 1))
+    drawn = noise(x.size, seed=91).reshape(x.shape)
+    return np.asarray(drawn * unit * np.resize(_LARGER, (x.shape[0], 1)), np.float64)
 
 
 def _numbers(name: str, shape: tuple[int, int]) -> F64:
