@@ -15,9 +15,7 @@ from narrowgauge.kernels_under_test.triton_wide_norms import ROUND, in_float32
 
 
 @triton.jit(do_not_specialize=["count", "columns"])
-def gate_elements(
-    x, y, count, columns, NORMAL: tl.constexpr, BF16: tl.constexpr, TO: tl.constexpr, SIZE: tl.constexpr
-):
+def gate_elements(x, y, count, columns, NORMAL: tl.constexpr, BF16: tl.constexpr, TO: tl.constexpr, SIZE: tl.constexpr):
     """Gate and up of a row stand one half after the other."""
     place = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     mask = place < count

@@ -57,7 +57,11 @@ def is_asked_elsewhere(planned: Planned, depth: Depth) -> bool:
 def _costs_much(planned: Planned, depth: Depth) -> bool:
     """Drawn calls on caches, of converters and products cost more: a smoke run has them for our own on the host
     alone."""
-    ours = planned.plugged.own and isinstance(planned.claim.contract, OfCache | Convert | Matmul | WideOp) and depth == DEPTHS[0]
+    ours = (
+        planned.plugged.own
+        and isinstance(planned.claim.contract, OfCache | Convert | Matmul | WideOp)
+        and depth == DEPTHS[0]
+    )
     return ours and planned.device.how == "interpreted"
 
 

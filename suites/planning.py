@@ -120,7 +120,9 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
 def _is_like_the_interpreted(plugged: Plugged, claim: Claim, device: Device) -> bool:
     """Whether a smoke run has seen every case of a kernel elsewhere: ours that write and read caches, convert, or
     stay wide are run whole on the interpreter, and compiled with the richest case alone."""
-    ours = plugged.own and plugged.kernel.conversion == "soft" and isinstance(claim.contract, OfCache | Convert | WideOp)
+    ours = (
+        plugged.own and plugged.kernel.conversion == "soft" and isinstance(claim.contract, OfCache | Convert | WideOp)
+    )
     return ours and bool(device.emulates)
 
 
