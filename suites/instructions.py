@@ -54,7 +54,7 @@ def compiled(kernels: Sequence[Plugged], devices: Sequence[Device], rows: int = 
 
 
 def compiled_on(plugged: Plugged, claim: Claim, device: Device, rows: int = ROWS) -> Compiled:
-    """What one claim becomes there. Raises ``BadInput`` for a device that is not emulated, and for another operation."""
+    """What one claim becomes there. Raises ``BadInput`` for a device that is not emulated, or another operation."""
     if not device.emulates:
         raise BadInput(f"instructions are looked at on emulated devices; {device.id} is none: name emulated:TARGET")
     x = _call(claim, rows)
