@@ -1,4 +1,4 @@
-"""``narrowgauge instructions``: which matrix units a kernel's products are computed by, on targets that are not here."""
+"""``narrowgauge instructions``: which matrix units a kernel's products become, on targets that are not here."""
 
 from __future__ import annotations
 
