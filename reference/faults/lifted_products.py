@@ -9,7 +9,7 @@ from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.operations import Cast, Claim
 from narrowgauge.reference.behaviour import Behaviour, behaviour_of
 from narrowgauge.reference.faults.edits import Edit
-from narrowgauge.reference.faults.product_ways import Way, codes_of, in_operands, recipe_of
+from narrowgauge.reference.faults.product_ways import SIDES, Way, codes_of, in_operands, recipe_of
 from narrowgauge.reference.matmul.multiplying import Multiplying
 
 #: codes of faults of how numbers of few bits are decoded: they are made in codes, and in scales of few bits
@@ -19,6 +19,12 @@ DECODING = ("DECODE",)
 def in_product(edit: Edit, code: str, multiplying: Multiplying) -> Iterator[Way]:
     """The product with this mistake: in its operands, in their scales, in its last rounding."""
     yield from in_operands(lambda m, side: _read_by(m, side, edit))(multiplying)
+    for side in SIDES:
+        packed = getattr(multiplying, side).layouts
+        for each in packed if len(packed) > 1 else ():
+            alone = _read_by(multiplying, side, edit, (each,))
+            if alone is not None:
+                yield Way(f"in {each[0].replace('_', ' ')}s of {side} alone", alone)
     if code in DECODING:
         yield from in_operands(lambda m, side: _decoded_by(m, side, edit))(multiplying)
         for way in in_operands(lambda m, side: _scales_decoded_by(m, side, edit))(multiplying):
@@ -28,13 +34,18 @@ def in_product(edit: Edit, code: str, multiplying: Multiplying) -> Iterator[Way]
         yield Way("in the last rounding", replace(multiplying, rounding=rounding))
 
 
-def _read_by(multiplying: Multiplying, side: str, edit: Edit) -> Multiplying | None:
-    """An operand is read otherwise: other buffers, or another way from a code to its value. A cast is none."""
+def _read_by(
+    multiplying: Multiplying, side: str, edit: Edit, packed: tuple[tuple[str, str], ...] | None = None
+) -> Multiplying | None:
+    """An operand is read otherwise: other buffers, or another way from a code to its value. A cast is none.
+
+    ``packed``: as though these buffers alone were packed.
+    """
     reader: Behaviour = getattr(multiplying, side)
-    edited = edit(reader)
+    edited = edit(reader if packed is None else replace(reader, layouts=packed))
     if edited is None or (edited.received == reader.received and edited.recipe == reader.recipe):
         return None
-    return replace(multiplying, **{side: edited})
+    return replace(multiplying, **{side: replace(edited, layouts=reader.layouts)})
 
 
 def _decoded_by(multiplying: Multiplying, side: str, edit: Edit) -> Multiplying | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,16 +11,23 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.product import BIAS
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.faults.product_ways import (
+    ROWS,
     Grid,
+    Way,
     Ways,
+    both,
     finishing,
+    in_result_type,
     one,
     taking,
     with_codes,
     with_given,
     with_terms,
 )
+from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.matmul.multiplying import F64, Ends, Multiplying, Terms
+from narrowgauge.reference.matmul.reading import terms_by_expert
+from narrowgauge.reference.matmul.run import multiplied
 from narrowgauge.reference.policies import resolve
 
 
@@ -79,15 +86,40 @@ def left_out(axis: int) -> Callable[[Multiplying, int], Multiplying]:
     return edit
 
 
-def spilt(multiplying: Multiplying, tile: int) -> Multiplying:
-    """The last tile of columns runs into the next row, with the zeros of columns that there are not."""
+def spilt(multiplying: Multiplying) -> Iterator[Way]:
+    """The last tile of columns runs into the next row, with the zeros of columns that there are not: of all rows, or
+    of those that are written in one tile with the row before."""
+    for tile in ROWS:
+        for rows in (0, *ROWS):
+            of = f"tiles of {rows} rows and {tile} columns" if rows else f"tiles of {tile} columns"
+            yield Way(of, finishing(multiplying, _spill(tile, rows)))
 
+
+def _spill(tile: int, rows: int) -> Callable[[Interval, Input], Interval]:
     def change(codes: Grid) -> Grid:
-        flat, columns = codes.copy(), codes.shape[1]
-        flat[1:, : min(columns, -columns % tile)] = 0
-        return flat
+        made, columns = codes.copy(), codes.shape[1]
+        hit = np.arange(len(codes)) % rows > 0 if rows else np.arange(len(codes)) > 0
+        made[hit, : min(columns, -columns % tile)] = 0
+        return made
 
-    return finishing(multiplying, lambda found, x: with_codes(found, change))
+    return lambda found, x: with_codes(found, change)
+
+
+def _without(place: int) -> Callable[[Multiplying], Multiplying]:
+    """One place of K is not multiplied."""
+
+    def change(terms: Terms) -> Terms:
+        a = terms.a.copy()
+        a[:, place : place + 1 or None] = 0
+        return replace(terms, a=np.where(np.isfinite(terms.a), a, terms.a))
+
+    return lambda multiplying: with_terms(multiplying, change)
+
+
+def one_k_left_out(multiplying: Multiplying) -> Iterator[Way]:
+    """The first place of K is not multiplied, or the last."""
+    yield Way("the first", _without(0)(multiplying))
+    yield Way("the last", _without(-1)(multiplying))
 
 
 def bias(change: Callable[[F64], F64]) -> Ways:
@@ -126,15 +158,83 @@ def _scaled(terms: Terms, bias: F64) -> F64:
     return bias * terms.a_scale[:, :1] * terms.b_scale[:, :1].T if terms.ends else bias
 
 
-bias_scaled = _bias_as(_scaled)
+def _scaled_in_type(multiplying: Multiplying) -> Multiplying | None:
+    """The sum is rounded to the type of the result, the bias added there, and what comes of it scaled."""
+    if multiplying.product.bias != "wide" or multiplying.product.scaled != "sum":
+        return None
+
+    def change(ends: Ends, terms: Terms) -> Ends:
+        assert terms.bias is not None
+        total = in_result_type(multiplying, in_result_type(multiplying, terms.a @ terms.b.T) + terms.bias)
+        found = total * terms.a_scale[:, :1] * terms.b_scale[:, :1].T - terms.bias
+        return found, found
+
+    return replace(multiplying, sums=(*multiplying.sums, change))
+
+
+bias_scaled = both(_bias_as(_scaled), one(_scaled_in_type))
 bias_by_rows = _bias_as(lambda terms, bias: np.resize(bias, len(terms.a))[:, None])
 
 
-def bias_added(now: str, then: str) -> Ways:
-    """A bias that is added in one way is added in the other."""
+def _rounded_before(multiplying: Multiplying) -> Multiplying | None:
+    """The sum is rounded to the type of the result before the bias is added."""
+    if multiplying.product.bias != "wide":
+        return None
 
-    def edit(multiplying: Multiplying) -> Multiplying | None:
-        product = multiplying.product
-        return replace(multiplying, product=replace(product, bias=then)) if product.bias == now else None
+    def change(ends: Ends, terms: Terms) -> Ends:
+        return in_result_type(multiplying, ends[0]), in_result_type(multiplying, ends[1])
 
-    return one(edit)
+    return replace(multiplying, sums=(*multiplying.sums, change))
+
+
+bias_after_rounding = one(_rounded_before)
+
+
+def bias_of_the_first_tile(multiplying: Multiplying, tile: int) -> Multiplying | None:
+    """Each tile of columns has the bias of the first."""
+    if not multiplying.product.bias:
+        return None
+
+    def change(terms: Terms) -> Terms:
+        bias = terms.bias
+        return terms if bias is None else replace(terms, bias=bias[np.arange(len(bias)) % tile])
+
+    return with_terms(multiplying, change)
+
+
+# --- NaN -------------------------------------------------------------------------------------------------------------
+
+
+def _skipping(multiplying: Multiplying) -> Multiplying:
+    """Terms in which either factor is 0 are no terms."""
+
+    def left(found: Interval, x: Input) -> Interval:
+        plain = multiplied(with_terms(replace(multiplying, received=(), after=()), _finite), x)["codes"]
+        special = np.zeros(plain.low.shape)
+        for rows, terms in terms_by_expert(multiplying, x):
+            special[rows] = _specials(terms)
+        wide = Coded("float64", np.ascontiguousarray(special).view(np.uint64))
+        codes = multiplying.rounding.run(wide)["codes"].data
+        kept = [Coded(e.format, np.where(special == 0, e.data, codes)) for e in (plain.low, plain.high)]
+        return Interval(*kept)
+
+    return finishing(multiplying, left)
+
+
+def _finite(terms: Terms) -> Terms:
+    a, b = (np.where(np.isfinite(m), m, 0.0) for m in (terms.a, terms.b))
+    return replace(terms, a=a, b=b)
+
+
+def _specials(terms: Terms) -> F64:
+    """The sum of terms that are not finite and have no factor of 0; 0 where there are none."""
+    found = np.zeros((len(terms.a), len(terms.b)))
+    for k in np.flatnonzero(~(np.isfinite(terms.a).all(axis=0) & np.isfinite(terms.b).all(axis=0))):
+        a, b = terms.a[:, k, None], terms.b[None, :, k]
+        with np.errstate(invalid="ignore"):
+            term = np.where((a == 0) | (b == 0), 0.0, a * b)
+            found = found + np.where(np.isfinite(term), 0.0, term)
+    return found
+
+
+zeros_skipped = one(_skipping)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.recipe import TENSOR
-from narrowgauge.reference.fast_codec import cast, to_float32
+from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.faults.product_ways import (
+    ROWS,
     SIDES,
     Grid,
     Way,
@@ -19,6 +21,7 @@ from narrowgauge.reference.faults.product_ways import (
     codes_of,
     has_blocks_along_k,
     in_operands,
+    is_turned,
     of_side,
     one,
     recipe_of,
@@ -51,6 +54,48 @@ def blocks(change: Callable[[Grid], Grid], operands: tuple[str, ...] = SIDES) ->
             yield replace(way, note=f"{way.note}, zero points too")
 
     return ways
+
+
+def rows(change: Callable[[Grid], Grid]) -> Ways:
+    """Rows of an operand are read by the scales of others. ``change`` gives a matrix [rows, blocks] of the same shape."""
+    return in_operands(lambda m, side: _other_rows(m, side, change))
+
+
+def _other_rows(multiplying: Multiplying, side: str, change: Callable[[Grid], Grid]) -> Multiplying | None:
+    recipe = recipe_of(multiplying, side)
+    if recipe is None:
+        return None
+    down = recipe.blocks.columns if is_turned(multiplying, side) else recipe.blocks.rows
+    if not down:
+        return None
+    return taking(multiplying, of_side(multiplying, side, ("scale",), lambda v: Coded(v.format, change(v.data))))
+
+
+def rows_of_the_first_tile(multiplying: Multiplying) -> Iterator[Way]:
+    """Every tile of rows has the scales of the first."""
+    for tile in ROWS:
+        of_tile = partial(_from_the_start, tile=tile)
+        for way in rows(of_tile)(multiplying):
+            yield replace(way, note=f"{way.note}, tiles of {tile}")
+
+
+def _from_the_start(grid: Grid, tile: int) -> Grid:
+    return grid[np.arange(len(grid)) % tile]
+
+
+def global_of_the_other(multiplying: Multiplying) -> Iterator[Way]:
+    """The scale of one whole tensor stands for that of the other, too."""
+    names = [f"{side}_global_scale" for side in SIDES]
+    if any(
+        recipe is None or "global_scale" not in recipe.inputs for recipe in map(partial(recipe_of, multiplying), SIDES)
+    ):
+        return
+    for own, other in (names, names[::-1]):
+        yield Way(f"{own} for both", taking(multiplying, partial(_instead, own=own, other=other)))
+
+
+def _instead(x: Input, own: str, other: str) -> Input:
+    return with_given(x, {other: x.given[own]})
 
 
 def axes_exchanged(multiplying: Multiplying) -> Iterator[Way]:
@@ -184,6 +229,28 @@ def reading(change: Callable[[tuple[Any, ...]], tuple[Any, ...] | None], side: s
     return one(edit)
 
 
+def _sums_over(kept: Callable[[int, int], Grid]) -> Callable[[Multiplying, int], Multiplying | None]:
+    """Sums of b's rows, which the zero points of a are multiplied by, are taken over some places of K alone."""
+
+    def edit(multiplying: Multiplying, tile: int) -> Multiplying | None:
+        reader, recipe = multiplying.a, multiplying.a.recipe
+        if recipe is None or "zero_point" not in recipe.given_to_reader(multiplying.source):
+            return None
+
+        def received(x: Coded) -> Coded:
+            zero = decode_values(given_with(x)["zero_point"])
+            added = np.where(kept(x.shape[1], tile), 0.0, zero)
+            return Input("float32", _float32(decode_values(x) + added).data, given_with(x))
+
+        return replace(multiplying, a=replace(reader, received=(*reader.received, received)))
+
+    return edit
+
+
+row_sums_of_the_last_tile = _sums_over(lambda depth, tile: np.arange(depth) >= (depth - 1) // tile * tile)
+row_sums_of_whole_tiles = _sums_over(lambda depth, tile: np.arange(depth) < depth // tile * tile)
+
+
 def _less_last(element: tuple[Any, ...]) -> tuple[Any, ...] | None:
     less = ("sub", "zero_point")
     if less not in element or element[-1] == less:
@@ -196,4 +263,10 @@ def _without_offset(element: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return None if kept == element else kept
 
 
+def _offset_lower(element: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    lower = tuple(("sub", 7.0) if step == ("sub", 8.0) else step for step in element)
+    return None if lower == element else lower
+
+
 zero_point_not_scaled, offset_left_out = reading(_less_last), reading(_without_offset)
+offset_one_lower = reading(_offset_lower)

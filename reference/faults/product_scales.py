@@ -27,6 +27,10 @@ def _of_half_blocks(grid: Grid) -> Grid:
     return grid[:, np.minimum(np.arange(grid.shape[1]) * 2, grid.shape[1] - 1)]
 
 
+def _one_late(grid: Grid) -> Grid:
+    return grid[:, np.maximum(np.arange(grid.shape[1]) - 1, 0)]
+
+
 def _before_the_tail(grid: Grid) -> Grid:
     return grid[:, np.minimum(np.arange(grid.shape[1]), max(grid.shape[1] - 2, 0))]
 
@@ -75,6 +79,38 @@ FAULTS = (
         s.blocks(lambda grid: np.roll(grid, -1, axis=1)),
         "every block of K has its neighbour's scale: fluent nonsense, and nothing to see under uniform scales",
         "the pointer to scales is moved on before the first tile",
+        (),
+    ),
+    ProductFault(
+        "product.scales_one_block_late",
+        "GRANULARITY",
+        s.blocks(_one_late),
+        "the first block of K is right, and each later one has the scale of the one before",
+        "the pointer to scales is moved on one tile late",
+        (),
+    ),
+    ProductFault(
+        "product.scales_of_the_next_row",
+        "GRANULARITY",
+        s.rows(lambda grid: np.roll(grid, -1, axis=0)),
+        "every row, or every column, has its neighbour's magnitude; nothing to see under uniform scales",
+        "the index of the row is one too high, or an offset is not advanced with the strides",
+        (),
+    ),
+    ProductFault(
+        "product.scales_of_the_first_tile",
+        "GRANULARITY",
+        s.rows_of_the_first_tile,
+        "rows, or columns, beyond the first tile are off by the ratio of two scales",
+        "scales are loaded by the place in the tile, and not by the row of the matrix",
+        (),
+    ),
+    ProductFault(
+        "product.largest_scale_for_all",
+        "GRANULARITY",
+        s.of_values(lambda values: np.full_like(values, np.max(values, initial=0))),
+        "what had a smaller scale is inflated, by 1.25 in one report",
+        "parts or experts that were quantized by scales of their own are multiplied under the largest of them",
         (),
     ),
     ProductFault(
@@ -148,6 +184,14 @@ FAULTS = (
         "results are larger by about 100 for each operand, and blocks differ little",
         "the byte of an E8M0 scale is converted to float as the number that it is",
         (),
+    ),
+    ProductFault(
+        "product.global_scale_of_the_other",
+        "GLOBAL",
+        s.global_of_the_other,
+        "everything is off by the ratio of the two tensors' scales",
+        "of the global scales of both operands one is used for both",
+        ("vllm#54974",),
     ),
     ProductFault(
         "product.scale_after_narrowing",

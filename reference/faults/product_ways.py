@@ -15,8 +15,10 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.product import Operand
 from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Interval
-from narrowgauge.reference.matmul.multiplying import Multiplying, Terms
+from narrowgauge.reference.kv.arithmetic import digits
+from narrowgauge.reference.matmul.multiplying import F64, Multiplying, Terms
 
 Grid = npt.NDArray[Any]
 SIDES = ("a", "b")
@@ -30,7 +32,25 @@ class Way:
 
     note: str  #: which, in words: "in a", "tiles of 64"; "" where there is one alone
     behaviour: Any  #: a ``Multiplying``; of another kind where one fault is asked of all kinds
-    loose: bool = False  #: all that a bound allows, and no definite result: it fits much that is a little off
+    #: not a definite result but all that a bound allows, which fits much that is a little off: results that fit must be
+    #: of so many significant bits at most, which a sum kept in more would not be; 0 for a definite result
+    bits: int = 0
+
+
+#: of the ways in which a fault was made, so many are told
+_TOLD = 3
+
+
+def in_words(ways: list[str]) -> str:
+    """The first of several ways, and how many more there are."""
+    more = len(ways) - _TOLD
+    return " or ".join(ways[:_TOLD]) + (f", or in {more} more ways" if more > 0 else "")
+
+
+def bits_of(got: Mapping[str, Coded]) -> int:
+    """How many significant bits the results of a kernel have at most; at least 1."""
+    value = np.concatenate([decode_values(codes).ravel() for codes in got.values()])
+    return max(1, int(digits(value[np.isfinite(value)][None]).max(initial=0)))
 
 
 Ways = Callable[[Multiplying], Iterator[Way]]
@@ -106,6 +126,12 @@ def with_codes(found: Interval, change: Callable[[Grid], Grid]) -> Interval:
     """The same change of the codes of both ends."""
     low, high = (Coded(e.format, np.ascontiguousarray(change(e.data))) for e in (found.low, found.high))
     return Interval(low, high)
+
+
+def in_result_type(multiplying: Multiplying, values: F64) -> F64:
+    """Numbers rounded to the type of the result."""
+    wide = Coded("float64", np.ascontiguousarray(values).view(np.uint64))
+    return decode_values(multiplying.rounding.run(wide)["codes"])
 
 
 def operand_of(multiplying: Multiplying, side: str) -> Operand:
