@@ -56,8 +56,8 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "inputs", "judge", "identify", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
-    "explain", "golden", "bench",
+    "devices", "test", "inputs", "judge", "identify", "instructions", "sweep", "cast", "diff", "sqnr", "kv", "audit",
+    "lint", "explain", "golden", "bench",
 )  # fmt: skip
 
 
