@@ -165,7 +165,7 @@ def _leaves_nothing(candidate: _Candidate, seen: _Seen) -> bool:
 
 
 def _single_faults(right: Promised, bits: int = 0) -> Iterable[_Candidate]:
-    """Every definite way of every fault; with ``bits`` the others, which results of so many significant bits may fit."""
+    """Every definite way of every fault; with ``bits`` the others, which results of so many bits may fit."""
     for name, fault in FAULTS.items():
         for way in fault.ways(right):
             if bool(way.bits) == bool(bits) and way.bits >= bits:

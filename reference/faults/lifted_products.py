@@ -14,17 +14,22 @@ from narrowgauge.reference.matmul.multiplying import Multiplying
 
 #: codes of faults of how numbers of few bits are decoded: they are made in codes, and in scales of few bits
 DECODING = ("DECODE",)
+#: codes of faults that are made in weights: of activations they are faults of sums of weights, with names of their own
+OF_WEIGHTS = ("ZERO",)
+#: what a packed buffer holds
+_HELD = {"codes": "codes", "scale": "scales", "zero_point": "zero points"}
 
 
 def in_product(edit: Edit, code: str, multiplying: Multiplying) -> Iterator[Way]:
     """The product with this mistake: in its operands, in their scales, in its last rounding."""
-    yield from in_operands(lambda m, side: _read_by(m, side, edit))(multiplying)
+    sides = ("b",) if code in OF_WEIGHTS else SIDES
+    yield from in_operands(lambda m, side: _read_by(m, side, edit), sides)(multiplying)
     for side in SIDES:
         packed = getattr(multiplying, side).layouts
         for each in packed if len(packed) > 1 else ():
             alone = _read_by(multiplying, side, edit, (each,))
             if alone is not None:
-                yield Way(f"in {each[0].replace('_', ' ')}s of {side} alone", alone)
+                yield Way(f"in {_HELD[each[0]]} of {side} alone", alone)
     if code in DECODING:
         yield from in_operands(lambda m, side: _decoded_by(m, side, edit))(multiplying)
         for way in in_operands(lambda m, side: _scales_decoded_by(m, side, edit))(multiplying):

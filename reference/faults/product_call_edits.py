@@ -90,14 +90,12 @@ def _with_experts(multiplying: Multiplying, change: Callable[[Grid, int], Grid])
     return taking(multiplying, taken)
 
 
-def experts(*changes: Callable[[Grid, int], Grid]) -> Ways:
-    """Rows belong to other experts. Each of ``changes`` is given that of each row, and how many there are."""
+def experts(change: Callable[[Grid, int], Grid], note: str = "") -> Ways:
+    """Rows belong to other experts. ``change`` is given that of each row, and how many there are."""
 
     def ways(multiplying: Multiplying) -> Iterator[Way]:
         if multiplying.product.grouped:
-            for number, change in enumerate(changes):
-                note = f"way {number + 1}" if len(changes) > 1 else ""
-                yield Way(note, _with_experts(multiplying, change))
+            yield Way(note, _with_experts(multiplying, change))
 
     return ways
 

@@ -12,6 +12,8 @@ from narrowgauge.contracts.product import BIAS
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.faults.product_ways import (
     ROWS,
+    SIDES,
+    TILES,
     Grid,
     Way,
     Ways,
@@ -43,33 +45,50 @@ def tail_left_out(multiplying: Multiplying, tile: int) -> Multiplying:
 
 
 def tail_reads_on(multiplying: Multiplying, tile: int) -> Multiplying | None:
-    """In the last tile of K rows of both operands go on with what stands behind them; 0 behind the last row."""
-    if not (multiplying.product.a.by_rows and multiplying.product.b.by_rows):
-        return None
-
-    def change(ends: Ends, terms: Terms) -> Ends:
-        more = -terms.a.shape[1] % tile
-        foreign = _behind(terms.a, more) @ _behind(terms.b, more).T
-        scaled = foreign * terms.a_scale[:, -1:] * terms.b_scale[:, -1:].T if terms.ends else foreign
-        return ends[0] + scaled, ends[1] + scaled
-
-    return replace(multiplying, sums=(*multiplying.sums, change))
+    """In the last tile of K rows of both operands go on with what stands behind them."""
+    return _reading_on(multiplying, tile, ("a", "b"))
 
 
-def _behind(matrix: F64, count: int) -> F64:
-    rows, columns = matrix.shape
-    memory = np.concatenate([matrix.ravel(), np.zeros(count)])
-    return memory[(np.arange(rows)[:, None] + 1) * columns + np.arange(count)]
+def padding_is_nan(multiplying: Multiplying) -> Iterator[Way]:
+    """Zeros meet NaN in the last tile of K: everywhere, or where an operand that is not masked goes on with it."""
+    for tile in TILES:
+        yield Way(f"tiles of {tile}", replace(multiplying, biased=(*multiplying.biased, _all_nan(tile))))
+        for side in SIDES:
+            wrong = _reading_on(multiplying, tile, (side,))
+            if wrong is not None:
+                yield Way(f"tiles of {tile}, what follows in {side}", wrong)
 
 
-def padding_is_nan(multiplying: Multiplying, tile: int) -> Multiplying:
-    """Zeros meet NaN in the last tile of K."""
-
+def _all_nan(tile: int) -> Callable[[Ends, Terms], Ends]:
     def change(ends: Ends, terms: Terms) -> Ends:
         spoilt = np.full(ends[0].shape, np.nan)
         return (spoilt, spoilt) if terms.a.shape[1] % tile else ends
 
-    return replace(multiplying, biased=(*multiplying.biased, change))
+    return change
+
+
+def _reading_on(multiplying: Multiplying, tile: int, sides: tuple[str, ...]) -> Multiplying | None:
+    """K is filled up to whole tiles: of some operands with what stands behind each row in memory, else with zeros."""
+    product = multiplying.product
+    if not (product.a.by_rows and product.b.by_rows) or product.grouped:
+        return None
+
+    def change(terms: Terms) -> Terms:
+        more = -terms.a.shape[1] % tile
+        longer = {s: _longer(getattr(terms, s), more, s in sides) for s in SIDES}
+        opened = {f"{s}_open": _longer(o, more, False) for s in SIDES if (o := getattr(terms, f"{s}_open")) is not None}
+        ends = (*terms.ends[:-1], *(last + more for last in terms.ends[-1:]))
+        return replace(terms, **longer, **opened, ends=ends)
+
+    return with_terms(multiplying, change)
+
+
+def _longer(matrix: F64, more: int, reads_on: bool) -> F64:
+    """More columns: what stands behind each row, zeros behind the last; or zeros."""
+    rows, columns = matrix.shape
+    memory = np.concatenate([matrix.ravel(), np.zeros(more)])
+    behind = memory[(np.arange(rows)[:, None] + 1) * columns + np.arange(more)] if reads_on else np.zeros((rows, more))
+    return np.concatenate([matrix, behind], axis=1)
 
 
 def left_out(axis: int) -> Callable[[Multiplying, int], Multiplying]:

@@ -34,7 +34,7 @@ _TAILS = (
     ProductFault(
         "product.padding_of_k_is_nan",
         "PADTAIL",
-        in_tiles(p.padding_is_nan, TILES),
+        p.padding_is_nan,
         "NaN everywhere where K is no whole number of tiles, by what stood in memory",
         "one operand's tail is masked to 0 and the other's is not: 0 times NaN is NaN",
         (),

@@ -149,7 +149,7 @@ _ZERO_POINTS = (
     ProductFault(
         "product.group_index_of_the_tile",
         "GRANULARITY",
-        ways.in_tiles(p.groups_of_the_tile, ways.TILES),
+        p.indexed(ways.in_tiles(p.groups_of_the_tile, ways.TILES)),
         "right in the first tile of K alone",
         "g_idx is read by the place in the tile, and not by k",
         (),
@@ -176,7 +176,10 @@ _EXPERTS = (
     ProductFault(
         "product.expert_of_the_row_before",
         "EXPERT",
-        p.experts(lambda expert, count: np.roll(expert, 1), lambda expert, count: np.r_[expert[:1], expert[:-1]]),
+        ways.both(
+            p.experts(lambda expert, count: np.r_[expert[:1], expert[:-1]], "the first row its own"),
+            p.experts(lambda expert, count: np.roll(expert, 1), "the first row that of the last"),
+        ),
         "rows at the border of two experts are wrong",
         "the index of the row is one off in the table of experts",
         (),

@@ -57,7 +57,7 @@ def blocks(change: Callable[[Grid], Grid], operands: tuple[str, ...] = SIDES) ->
 
 
 def rows(change: Callable[[Grid], Grid]) -> Ways:
-    """Rows of an operand are read by the scales of others. ``change`` gives a matrix [rows, blocks] of the same shape."""
+    """Rows of an operand are read by scales of others. ``change`` gives a matrix [rows, blocks] of the same shape."""
     return in_operands(lambda m, side: _other_rows(m, side, change))
 
 
@@ -87,7 +87,8 @@ def global_of_the_other(multiplying: Multiplying) -> Iterator[Way]:
     """The scale of one whole tensor stands for that of the other, too."""
     names = [f"{side}_global_scale" for side in SIDES]
     if any(
-        recipe is None or "global_scale" not in recipe.inputs for recipe in map(partial(recipe_of, multiplying), SIDES)
+        recipe is None or "global_scale" not in recipe.given_to_reader("")
+        for recipe in map(partial(recipe_of, multiplying), SIDES)
     ):
         return
     for own, other in (names, names[::-1]):

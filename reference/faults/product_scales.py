@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from narrowgauge.reference.faults import product_call_edits as calls
 from narrowgauge.reference.faults import product_scale_edits as s
 from narrowgauge.reference.faults import product_sum_edits as sums
 from narrowgauge.reference.faults.fault import ProductFault
-from narrowgauge.reference.faults.product_ways import Grid
+from narrowgauge.reference.faults.product_ways import Grid, both
 
 
 def _first(grid: Grid) -> Grid:
@@ -35,9 +36,13 @@ def _before_the_tail(grid: Grid) -> Grid:
     return grid[:, np.minimum(np.arange(grid.shape[1]), max(grid.shape[1] - 2, 0))]
 
 
-def _turned(grid: Grid) -> Grid:
-    """Stored by columns, read by rows; of a square grid the transpose."""
+def _stored_by_columns(grid: Grid) -> Grid:
+    """Of a square grid the transpose."""
     return grid.T.reshape(grid.shape)
+
+
+def _read_by_columns(grid: Grid) -> Grid:
+    return grid.reshape(grid.shape[::-1]).T
 
 
 FAULTS = (
@@ -68,7 +73,7 @@ FAULTS = (
     ProductFault(
         "product.scales_of_half_blocks",
         "GRANULARITY",
-        s.blocks(_of_half_blocks),
+        both(s.blocks(_of_half_blocks), calls.groups(lambda index, each: np.arange(index.size) // (each // 2))),
         "the first block of K is right, and later ones are scaled by those of blocks that lie further on",
         "the kernel moves one scale on with each tile, and its tile along K is half as wide as the block",
         (),
@@ -124,7 +129,7 @@ FAULTS = (
     ProductFault(
         "product.weight_scales_transposed",
         "LAYOUT",
-        s.blocks(_turned, operands=("b",)),
+        both(s.blocks(_stored_by_columns, operands=("b",)), s.blocks(_read_by_columns, operands=("b",))),
         "blocks of the weight are scaled by each other's scales; right for one row or one column of blocks",
         "the grid of the weight's scales is stored for the transposed weight, and was not turned with it",
         (),

@@ -116,8 +116,10 @@ def wrapped(bits: int) -> Ways:
 
 
 def _part_of(depth: int, parts: int, tile: int, in_turn: bool) -> Grid:
-    """To which of several parts each k belongs: parts one after the other, or tiles dealt to them in turn. Without a tile
-    parts are as even as can be."""
+    """To which of several parts each k belongs: parts one after the other, or tiles dealt to them in turn.
+
+    Without a tile parts are as even as can be.
+    """
     if not tile:
         return np.repeat(np.arange(parts), [len(each) for each in np.array_split(np.arange(depth), parts)])
     tiles = np.arange(depth) // tile
