@@ -21,6 +21,7 @@ from narrowgauge.reference.faults.product_ways import (
     finishing,
     in_result_type,
     one,
+    other_terms,
     taking,
     with_codes,
     with_given,
@@ -75,10 +76,11 @@ def _reading_on(multiplying: Multiplying, tile: int, sides: tuple[str, ...]) -> 
 
     def change(terms: Terms) -> Terms:
         more = -terms.a.shape[1] % tile
-        longer = {s: _longer(getattr(terms, s), more, s in sides) for s in SIDES}
-        opened = {f"{s}_open": _longer(o, more, False) for s in SIDES if (o := getattr(terms, f"{s}_open")) is not None}
+        longer = {side: _longer(getattr(terms, side), more, side in sides) for side in SIDES}
+        opened = {f"{side}_open": getattr(terms, f"{side}_open") for side in SIDES}
+        opened = {name: value if value is None else _longer(value, more, False) for name, value in opened.items()}
         ends = (*terms.ends[:-1], *(last + more for last in terms.ends[-1:]))
-        return replace(terms, **longer, **opened, ends=ends)
+        return other_terms(terms, {**longer, **opened, "ends": ends})
 
     return with_terms(multiplying, change)
 
@@ -206,7 +208,13 @@ def _rounded_before(multiplying: Multiplying) -> Multiplying | None:
     return replace(multiplying, sums=(*multiplying.sums, change))
 
 
-bias_after_rounding = one(_rounded_before)
+def _added_wide(multiplying: Multiplying) -> Multiplying | None:
+    """The bias is added before the sum is rounded."""
+    product = multiplying.product
+    return replace(multiplying, product=replace(product, bias="wide")) if product.bias == "narrow" else None
+
+
+bias_after_rounding, bias_before_rounding = one(_rounded_before), one(_added_wide)
 
 
 def bias_of_the_first_tile(multiplying: Multiplying, tile: int) -> Multiplying | None:

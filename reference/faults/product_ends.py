@@ -130,6 +130,14 @@ _EPILOGUE = (
         "the result is rounded, and the bias added to it and rounded again",
         (),
     ),
+    ProductFault(
+        "product.bias_before_rounding",
+        "ROUND",
+        p.bias_before_rounding,
+        "one place off now and then",
+        "the bias is added in float32 where the engine adds it to the rounded result",
+        (),
+    ),
 )
 
 FAULTS = (*_TAILS, *_EPILOGUE)

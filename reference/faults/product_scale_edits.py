@@ -24,6 +24,9 @@ from narrowgauge.reference.faults.product_ways import (
     is_turned,
     of_side,
     one,
+    other_terms,
+    read_by,
+    reader_of,
     recipe_of,
     taking,
     with_given,
@@ -131,7 +134,7 @@ def tensor_scale_taken_for_rows(multiplying: Multiplying) -> Iterator[Way]:
             def changed(terms: Terms) -> Terms:
                 scale = getattr(terms, f"{side}_scale")
                 first = np.arange(len(scale))[:, None] == 0
-                return replace(terms, **{f"{side}_scale": np.where(first, scale, behind)})
+                return other_terms(terms, {f"{side}_scale": np.where(first, scale, behind)})
 
             return with_terms(inner, changed)
 
@@ -189,11 +192,11 @@ def _exponents_as_numbers(multiplying: Multiplying, side: str) -> Multiplying | 
 
 def scales_as(multiplying: Multiplying, side: str, read: Callable[[Coded], Grid]) -> Multiplying:
     """Scales of an operand are read as other numbers: they come to its reader in float32."""
-    reader, recipe = getattr(multiplying, side), recipe_of(multiplying, side)
+    reader, recipe = reader_of(multiplying, side), recipe_of(multiplying, side)
     assert recipe is not None
     other = replace(reader, recipe=replace(recipe, scale_format="float32"))
     wrong = taking(multiplying, of_side(multiplying, side, ("scale",), lambda v: _float32(read(v))))
-    return replace(wrong, **{side: other})
+    return read_by(wrong, side, other)
 
 
 exponents_as_numbers = in_operands(_exponents_as_numbers)
@@ -220,12 +223,12 @@ def reading(change: Callable[[tuple[Any, ...]], tuple[Any, ...] | None], side: s
     """Other steps from a code of an operand to its value, or None where these have none to change."""
 
     def edit(multiplying: Multiplying) -> Multiplying | None:
-        reader, recipe = getattr(multiplying, side), recipe_of(multiplying, side)
+        reader, recipe = reader_of(multiplying, side), recipe_of(multiplying, side)
         element = None if recipe is None else change(recipe.reader.element)
         if recipe is None or element is None:
             return None
         wrong = replace(recipe, reader=replace(recipe.reader, element=element))
-        return replace(multiplying, **{side: replace(reader, recipe=wrong)})
+        return read_by(multiplying, side, replace(reader, recipe=wrong))
 
     return one(edit)
 

@@ -25,6 +25,7 @@ from narrowgauge.reference.faults.product_ways import (
     in_tiles,
     one,
     operand_of,
+    other_terms,
     taking,
     with_given,
     with_terms,
@@ -32,7 +33,7 @@ from narrowgauge.reference.faults.product_ways import (
 from narrowgauge.reference.matmul.accumulators import accumulator_named
 from narrowgauge.reference.matmul.multiplying import F64, Dot, Ends, Multiplying, Terms
 from narrowgauge.reference.policies import resolve
-from narrowgauge.reference.units.rounding import toward_zero
+from narrowgauge.reference.units.rounding import FLOAT32, toward_zero
 
 #: in how many parts a K is split; and the tiles of K of which a part is made
 PARTS, OF_TILES = (2, 3, 4, 8), (0, 1, 16, 32, 64, 128)
@@ -226,14 +227,14 @@ def operands_rounded(format_name: str) -> Ways:
     """Operands are rounded to a narrower format before the product; to tfloat32 also by cutting."""
     fmt = format_named(format_name)
     nearest = models.rounding_to(format_name)
-    cut = [lambda v: toward_zero(v, fmt.mantissa, models.FLOAT32)] if format_name == "tfloat32" else []
+    cut = [lambda v: toward_zero(v, fmt.mantissa, FLOAT32)] if format_name == "tfloat32" else []
 
     def edit(rounded: models.Rounding) -> Callable[[Multiplying, str], Multiplying | None]:
         def edited(multiplying: Multiplying, side: str) -> Multiplying | None:
             from_ = enters(multiplying, side)
             if from_.bits < 16 or (from_.mantissa <= fmt.mantissa and from_.exponent <= fmt.exponent):
                 return None
-            return with_terms(multiplying, lambda terms: replace(terms, **{side: rounded(getattr(terms, side))}))
+            return with_terms(multiplying, lambda terms: other_terms(terms, {side: rounded(getattr(terms, side))}))
 
         return edited
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.product import Operand
 from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.kv.arithmetic import digits
@@ -122,6 +123,21 @@ def finishing(multiplying: Multiplying, change: Callable[[Interval, Input], Inte
     return replace(multiplying, after=(*multiplying.after, change))
 
 
+def other_terms(terms: Terms, changed: Mapping[str, Any]) -> Terms:
+    """The same with other numbers, by name."""
+    return replace(terms, **changed)
+
+
+def reader_of(multiplying: Multiplying, side: str) -> Behaviour:
+    """What reads an operand."""
+    return multiplying.a if side == "a" else multiplying.b
+
+
+def read_by(multiplying: Multiplying, side: str, reader: Behaviour) -> Multiplying:
+    """An operand is read by another behaviour."""
+    return replace(multiplying, a=reader) if side == "a" else replace(multiplying, b=reader)
+
+
 def with_codes(found: Interval, change: Callable[[Grid], Grid]) -> Interval:
     """The same change of the codes of both ends."""
     low, high = (Coded(e.format, np.ascontiguousarray(change(e.data))) for e in (found.low, found.high))
@@ -140,8 +156,7 @@ def operand_of(multiplying: Multiplying, side: str) -> Operand:
 
 def recipe_of(multiplying: Multiplying, side: str) -> Recipe | None:
     """The recipe of an operand, as the behaviour that reads it has it."""
-    reader = multiplying.a if side == "a" else multiplying.b
-    return reader.recipe
+    return reader_of(multiplying, side).recipe
 
 
 def codes_of(multiplying: Multiplying, side: str) -> str:
