@@ -144,6 +144,7 @@ def _scaled(multiplying: Multiplying, terms: Terms, place: int) -> Ends:
     known = (ends[0] == ends[1]) & (bits <= _DIGITS)
     steps = 2 - power_of_two(of_a).astype(int) - power_of_two(of_b).astype(int)
     wide = after_roundings(low, high, np.broadcast_to(steps, low.shape))
+    known |= ~np.isfinite(low)
     return np.where(known, low, wide[0]), np.where(known, high, wide[1])
 
 
@@ -164,6 +165,7 @@ def _signed(ends: Ends, scale: F64) -> Ends:
 def _check_range(multiplying: Multiplying, ends: Ends, of_a: F64, of_b: F64) -> None:
     """Raise ``BadInput`` where an association of the products would leave float32's normal numbers."""
     largest = np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+    largest = np.where(np.isfinite(largest), largest, 0.0)  # a fault may overflow; infinity stays what it is
     for one, other in ((of_a, of_b), (largest, of_a), (largest, of_b), (largest, of_a * of_b)):
         size = np.abs(one * other)
         size = size[np.isfinite(size)]  # what is infinite already is beyond all order
