@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from narrowgauge.contracts.errors import Infrastructure, NarrowgaugeError
 from narrowgauge.contracts.verdict import Exit
+from narrowgauge.threads import one_thread
 from narrowgauge.version import __version__
 
 DESCRIPTION = """\
@@ -94,6 +95,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     # One that is named is loaded alone: all of them take longer to import than most take to run.
     for name in given[:1] if given[:1] and given[0] in SUBCOMMANDS else SUBCOMMANDS:
         importlib.import_module(f"{__name__}.{name}").register(subparsers)
+    one_thread()
     program: list[str] = []
     chosen = subparsers.choices.get(given[0]) if given else None
     if chosen is not None and chosen.get_default("takes_program"):
