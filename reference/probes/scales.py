@@ -1,0 +1,266 @@
+"""Where scales are applied, in which order and as what they are kept, and how far a block reaches along K."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import numpy as np
+
+from narrowgauge.contracts.formats import format_named
+from narrowgauge.reference.codec import decode, encode
+from narrowgauge.reference.noise import scrambled
+from narrowgauge.reference.probes.probe import Answers, Finding, Findings, Probe, kept, unsaid
+from narrowgauge.reference.probes.rows import Key, Row, Rows, Scales
+from narrowgauge.reference.probes.scalings import IEEE, Scaling, Sums, f32, parts_of, scalings
+from narrowgauge.reference.probes.setting import Setting, Side
+
+#: rows that are drawn to choose from, and rows that are asked at most: one launch each where a scale is the tensor's
+DRAWN, ASKED, LAUNCHES = 48, 12, 6
+ONE = (1.0, 1.0)
+
+
+def _bits(number: int) -> float:
+    return float(np.array([number], np.uint32).view(np.float32)[0])
+
+
+def _pool(setting: Setting) -> list[Sums]:
+    """Rows to choose from, those whose answers are easy to read first."""
+    rows = [row for row in _chosen(setting) if _held(setting, row)]
+    return rows + [row for row in _drawn(setting) if _held(setting, row)]
+
+
+def _chosen(setting: Setting) -> Iterator[Sums]:
+    """Made for one question each."""
+    a, b = bool(setting.a.scales), bool(setting.b.scales)
+    steps = (2.0, 4.0) if _blocked(setting) else (2.0, 2.0)
+    yield Sums((1, 1), steps if a else ONE, steps if b else ONE, _last(setting, 16.0))
+    fine = 1 + 2.0**-9
+    small = 2.0 ** -(format_named(setting.out).mantissa + 1)
+    yield Sums((1, 0), _both(a, fine), _both(b and not a, fine))  # as what is it kept?
+    yield Sums((256, 256 * small if small >= 2.0**-8 else 0), _both(a, fine), _both(b and not a, fine))
+    for large in (120.0, 100.0):  # float32 overflows in one place, and not in another
+        yield Sums((1024, -1024), _both(a, 2.0**large), _both(b and (large == 100.0 or not a), 2.0**large))
+    yield Sums((547, 1655), *_sides(setting, (_bits(0x3FA0E51D), _bits(0x3FB460A3))))  # fused?
+    yield Sums((407, 1005), *_sides(setting, (_bits(0x3FA1937B),) * 2))  # at the end, or per block?
+    yield Sums((612, 0), _both(a, _bits(0x3FC33D2F)), _both(b, _bits(0x3F82B464)))  # in which order?
+
+
+def _last(setting: Setting, scale: float) -> tuple[float, float]:
+    """Scales of the last block of either side, which nothing is in; that of both sums where it is the only one."""
+    sides = (setting.a, setting.b)
+    return tuple((scale if side.along else 2.0) if side.scales else 1.0 for side in sides)  # type: ignore[return-value]
+
+
+def _both(has: bool, scale: float) -> tuple[float, float]:
+    return (scale, scale) if has else ONE
+
+
+def _sides(setting: Setting, pair: tuple[float, float]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """A pair of scales for the side that can have two along K."""
+    if setting.a.scales and (setting.a.along or not setting.b.scales):
+        return pair, ONE
+    return (ONE, pair) if setting.b.scales else (ONE, ONE)
+
+
+def _drawn(setting: Setting) -> Iterator[Sums]:
+    """Numbers without pattern. Results of few bits part only near a tie: the scales put the product there; or, where
+    blocks have scales of their own, the second sum takes all but the last bits of the first away."""
+    narrow = format_named(setting.out).bits <= 16
+    for n in range(DRAWN):
+        draw = scrambled(8, seed=100 + n) >> np.uint64(11)
+        share = [float(x) * 2.0**-53 for x in draw]
+        sums = (float(257 + 2 * int(share[0] * 800)), float(257 + 2 * int(share[1] * 800)))
+        one, other = 1 + share[2], 1 + share[3]
+        if not narrow:
+            b = (one, 1 + share[4]) if setting.b.along else (one, one)
+            a = (other, 1 + share[5]) if setting.a.along else (other, other)
+            yield Sums(sums, a if setting.a.scales else ONE, b if setting.b.scales else ONE)
+        elif setting.a.along and setting.a.scales:
+            first = f32(sums[0] * f32(f32(other) * f32(one)))
+            yield Sums((sums[0], -1), (f32(other), first), (f32(one), 1.0) if setting.b.scales else ONE)
+        elif setting.a.scales:
+            yield Sums(
+                (sums[0], 0),
+                _both(True, _near_a_tie(setting, sums[0], one, n)),
+                _both(bool(setting.b.scales), f32(one)),
+            )
+
+
+def _near_a_tie(setting: Setting, total: float, other: float, n: int) -> float:
+    """A scale with which the product is within a few float32 of the middle between two results."""
+    step = 2.0 ** -format_named(setting.out).mantissa
+    middle = 1 + (n % 3 + 0.5) * step
+    exponent = math.floor(math.log2(total * other)) - 1
+    scale = np.float32(middle * 2.0**exponent / (total * (f32(other) if setting.b.scales else 1.0)))
+    return float(scale) if n % 2 else float(np.nextafter(scale, np.float32(np.inf)))
+
+
+def _held(setting: Setting, row: Sums) -> bool:
+    """Whether scales and sums can be given, and whether sides with one scale are given one."""
+    for side, pair, last in ((setting.a, row.a, row.last[0]), (setting.b, row.b, row.last[1])):
+        if side.scales and not all(Side(side.scales).holds(s) for s in (*pair, last)):
+            return False
+        if (not side.scales or not side.along) and pair[0] != pair[1]:
+            return False
+    return all(setting.factors(part) for total in row.sums for part in parts_of(total))
+
+
+def _blocked(setting: Setting) -> bool:
+    return any(side.scales and side.along for side in (setting.a, setting.b))
+
+
+def _result(setting: Setting, value: float) -> float:
+    """As a result; NaN as one word."""
+    if setting.out in ("float32", "int32") or math.isnan(value):
+        return value
+    fmt = format_named(setting.out)
+    return float(decode(encode(np.array([value]), fmt, IEEE), fmt)[0])
+
+
+@cache
+def _asked(setting: Setting) -> tuple[tuple[Sums, ...], dict[Scaling, tuple[float, ...]]]:
+    """The rows that tell most ways apart, and what each way gives on them."""
+    pool = _pool(setting)
+    ways = {way: [_result(setting, way.of(row)) for row in pool] for way in scalings()}
+    limit = LAUNCHES if any(side.scales and side.rows != 1 for side in (setting.a, setting.b)) else ASKED
+    chosen: list[int] = []
+    while len(chosen) < limit:
+        counts = [len({_seen(each, [*chosen, n]) for each in ways.values()}) for n in range(len(pool))]
+        best = int(np.argmax(counts)) if counts else 0
+        if not counts or counts[best] == len({_seen(each, chosen) for each in ways.values()}):
+            break
+        chosen.append(best)
+    return tuple(pool[n] for n in chosen), {way: tuple(each[n] for n in chosen) for way, each in ways.items()}
+
+
+def _seen(each: Sequence[float], places: Sequence[int]) -> tuple[str, ...]:
+    return tuple(repr(each[n]) for n in places)
+
+
+def _rows(setting: Setting) -> Rows:
+    rows: dict[Key, Row | None] = {("way", n): _row(setting, each) for n, each in enumerate(_asked(setting)[0])}
+    for name, side in (("a", setting.a), ("b", setting.b)):
+        if side.scales and side.along and side.along < setting.k:
+            rows |= {("reach", name, k): _reach(setting, name, k) for k in _edges(setting, side)}
+    return kept(rows)
+
+
+def _row(setting: Setting, asked: Sums) -> Row:
+    """Both sums as powers of two, one behind the other in blocks of their own."""
+    starts = (0, max(setting.a.along, setting.b.along) or setting.k // 2)
+    terms = []
+    for start, total in zip(starts, asked.sums, strict=True):
+        for n, part in enumerate(parts_of(total)):
+            factors = setting.factors(part)
+            assert factors is not None  # as of _held
+            terms.append((start + n, *factors))
+    return Row(tuple(terms), *_scales(setting, asked, starts))
+
+
+def _scales(setting: Setting, asked: Sums, starts: tuple[int, int]) -> tuple[Scales, Scales]:
+    found = []
+    for side, pair, last in ((setting.a, asked.a, asked.last[0]), (setting.b, asked.b, asked.last[1])):
+        if not side.scales:
+            found.append({})
+        elif not side.along:
+            found.append({0: pair[0]})
+        else:
+            found.append(
+                {(setting.k - 1) // side.along: last} | {s // side.along: p for s, p in zip(starts, pair, strict=True)}
+            )
+    one, other = (tuple(sorted((k, s) for k, s in each.items() if s != 1)) for each in found)
+    return one, other
+
+
+def _edges(setting: Setting, side: Side) -> list[int]:
+    """Places around the ends of the second block, and all through K."""
+    near = {n * side.along + d for n in (1, 2) for d in (-1, 0)} | {side.along // 2, side.along * 3 // 2}
+    return sorted(k for k in near | set(range(0, setting.k, 16)) if 0 <= k < setting.k)
+
+
+def _reach(setting: Setting, name: str, k: int) -> Row | None:
+    """One product, and 2 as the scale of the second block."""
+    factors, second = setting.factors(1.0), ((1, 2.0),)
+    if factors is None:
+        return None
+    return Row(((k, *factors),), second if name == "a" else (), second if name == "b" else ())
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+SITES = {
+    "sum": "once, to the sum over all of K",
+    "stretch": "to the sum of each block of K",
+    "first": "the first block's, to all of K",
+    "last": "the last block's, to all of K",
+    "ignored": "not at all",
+    "operands": "to each operand, before the product",
+    "exact": "exactly, inside the product",
+}
+FUSED = {False: "multiplied, then added", True: "multiplied and added in one rounding"}
+
+
+def _read(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
+    names = ("scales", "scale_order", "scale_kept", "scale_added", "scale_block")
+    if not (setting.a.scales or setting.b.scales):
+        return [unsaid(name, "the kernel takes no scales") for name in names]
+    asked, ways = _asked(setting)
+    got = [answers["way", n] for n in range(len(asked))]
+    fits = [way for way, want in ways.items() if all(map(_same, got, want))]
+    block = _block(setting, answers)
+    if not fits:
+        raw = {"results": " ".join(f"{value!r}" for value in got)}
+        return [Finding("scales", "other", "applied in no known way", raw), *(unsaid(n, "") for n in names[1:4]), block]
+    sites = dict.fromkeys(way.site for way in fits)
+    words = "; or, with the same results, ".join(SITES[site] for site in sites)
+    entering = dict.fromkeys(way.enters for way in fits if way.site == "operands")
+    value = " or ".join(sites)
+    return [
+        Finding("scales", value, words, {"enters": ", ".join(entering)} if entering else {}),
+        _choice("scale_order", [way.order for way in fits], "{}"),
+        _choice("scale_kept", [way.kept_in for way in fits], "scales are kept as {}"),
+        _choice("scale_added", [FUSED[way.fused] for way in fits if way.site == "stretch"], "{}"),
+        block,
+    ]
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def _choice(name: str, options: list[str], words: str) -> Finding:
+    """What all ways that fit have in common."""
+    said = [option for option in dict.fromkeys(options) if option]
+    if not said:
+        return unsaid(name, "nothing to choose where scales are applied like this")
+    if len(said) > 2:
+        return unsaid(name, f"the results are the same for {', '.join(said)}")
+    return Finding(name, " or ".join(said), words.format(" or ".join(said)))
+
+
+def _block(setting: Setting, answers: Answers) -> Finding:
+    said = {}
+    for name, side in (("a", setting.a), ("b", setting.b)):
+        doubled = sorted(int(str(key[2])) for key, v in answers.items() if key[:2] == ("reach", name) and v == 2)
+        if not any(key[:2] == ("reach", name) for key in answers):
+            continue
+        want = [k for k in _edges(setting, side) if k // side.along == 1]
+        said[name] = (
+            str(side.along) if doubled == want else f"from {doubled[0]} to {doubled[-1]}" if doubled else "none"
+        )
+    if not said:
+        return unsaid("scale_block", "one scale for all of K")
+    value = " and ".join(dict.fromkeys(said.values()))
+    return Finding("scale_block", value, f"a scale reaches along K: {', '.join(f'{n} {s}' for n, s in said.items())}")
+
+
+PROBE = Probe(
+    "scales",
+    "Where, in which order and in which precision are scales applied?",
+    ("scales", "scale_order", "scale_kept", "scale_added", "scale_block"),
+    _rows,
+    _read,
+    "scales",
+)
