@@ -13,7 +13,7 @@ from narrowgauge.reference.codec import decode, encode
 from narrowgauge.reference.noise import scrambled
 from narrowgauge.reference.probes.probe import Answers, Finding, Findings, Probe, kept, unsaid
 from narrowgauge.reference.probes.rows import Key, Row, Rows, Scales
-from narrowgauge.reference.probes.scalings import IEEE, Scaling, Sums, f32, parts_of, scalings
+from narrowgauge.reference.probes.scalings import IEEE, Scaling, Sums, f32, scalings
 from narrowgauge.reference.probes.setting import Setting, Side
 
 #: rows that are drawn to choose from, and rows that are asked at most: one launch each where a scale is the tensor's
@@ -36,6 +36,11 @@ def _chosen(setting: Setting) -> Iterator[Sums]:
     a, b = bool(setting.a.scales), bool(setting.b.scales)
     steps = (2.0, 4.0) if _blocked(setting) else (2.0, 2.0)
     yield Sums((1, 1), steps if a else ONE, steps if b else ONE, _last(setting, 16.0))
+    for share in (0x3FA0E51D, 0x3FC33D2F, 0x3FB1F3A7, 0x3FE9D5C3):  # is each operand rounded?
+        name = "a" if a else "b"
+        yield Sums(
+            (3, 0), _both(a, _short(setting.a, share)), _both(b and not a, _short(setting.b, share)), triple=name
+        )
     fine = 1 + 2.0**-9
     small = 2.0 ** -(format_named(setting.out).mantissa + 1)
     yield Sums((1, 0), _both(a, fine), _both(b and not a, fine))  # as what is it kept?
@@ -45,6 +50,12 @@ def _chosen(setting: Setting) -> Iterator[Sums]:
     yield Sums((547, 1655), *_sides(setting, (_bits(0x3FA0E51D), _bits(0x3FB460A3))))  # fused?
     yield Sums((407, 1005), *_sides(setting, (_bits(0x3FA1937B),) * 2))  # at the end, or per block?
     yield Sums((612, 0), _both(a, _bits(0x3FC33D2F)), _both(b, _bits(0x3F82B464)))  # in which order?
+
+
+def _short(side: Side, pattern: int) -> float:
+    """A float32, with as many bits as the format of a side's scales has."""
+    fmt = format_named(side.scales)
+    return _bits(pattern & ~((1 << 23 - min(fmt.mantissa, 23)) - 1))
 
 
 def _last(setting: Setting, scale: float) -> tuple[float, float]:
@@ -72,14 +83,14 @@ def _drawn(setting: Setting) -> Iterator[Sums]:
         draw = scrambled(8, seed=100 + n) >> np.uint64(11)
         share = [float(x) * 2.0**-53 for x in draw]
         sums = (float(257 + 2 * int(share[0] * 800)), float(257 + 2 * int(share[1] * 800)))
-        one, other = 1 + share[2], 1 + share[3]
+        one, other, third, fourth = (f32(1 + share[i]) for i in (2, 3, 4, 5))
         if not narrow:
-            b = (one, 1 + share[4]) if setting.b.along else (one, one)
-            a = (other, 1 + share[5]) if setting.a.along else (other, other)
+            b = (one, third) if setting.b.along else (one, one)
+            a = (other, fourth) if setting.a.along else (other, other)
             yield Sums(sums, a if setting.a.scales else ONE, b if setting.b.scales else ONE)
         elif setting.a.along and setting.a.scales:
-            first = f32(sums[0] * f32(f32(other) * f32(one)))
-            yield Sums((sums[0], -1), (f32(other), first), (f32(one), 1.0) if setting.b.scales else ONE)
+            b = ((one, 1.0) if setting.b.along else (one, one)) if setting.b.scales else ONE
+            yield Sums((sums[0], -1), (other, f32(sums[0] * other * b[0] / b[1])), b)
         elif setting.a.scales:
             yield Sums(
                 (sums[0], 0),
@@ -93,7 +104,7 @@ def _near_a_tie(setting: Setting, total: float, other: float, n: int) -> float:
     step = 2.0 ** -format_named(setting.out).mantissa
     middle = 1 + (n % 3 + 0.5) * step
     exponent = math.floor(math.log2(total * other)) - 1
-    scale = np.float32(middle * 2.0**exponent / (total * (f32(other) if setting.b.scales else 1.0)))
+    scale = np.float32(middle * 2.0**exponent / (total * (other if setting.b.scales else 1.0)))
     return float(scale) if n % 2 else float(np.nextafter(scale, np.float32(np.inf)))
 
 
@@ -104,26 +115,33 @@ def _held(setting: Setting, row: Sums) -> bool:
             return False
         if (not side.scales or not side.along) and pair[0] != pair[1]:
             return False
-    return all(setting.factors(part) for total in row.sums for part in parts_of(total))
+    return all(_product(setting, *part) for place in (0, 1) for part in row.parts(place))
+
+
+def _product(setting: Setting, x: float, y: float) -> tuple[float, float] | None:
+    """Numbers of a and b: these, or a power of two and its rest shared otherwise."""
+    if setting.a.holds(x) and setting.b.holds(y):
+        return x, y
+    return setting.factors(x * y) if 3.0 not in (x, y) else None
 
 
 def _blocked(setting: Setting) -> bool:
     return any(side.scales and side.along for side in (setting.a, setting.b))
 
 
-def _result(setting: Setting, value: float) -> float:
-    """As a result; NaN as one word."""
-    if setting.out in ("float32", "int32") or math.isnan(value):
-        return value
+def _results(setting: Setting, sums: list[float]) -> list[float]:
+    """As results."""
+    if setting.out in ("float32", "int32"):
+        return sums
     fmt = format_named(setting.out)
-    return float(decode(encode(np.array([value]), fmt, IEEE), fmt)[0])
+    return [float(each) for each in decode(encode(np.array(sums), fmt, IEEE), fmt)]
 
 
 @cache
 def _asked(setting: Setting) -> tuple[tuple[Sums, ...], dict[Scaling, tuple[float, ...]]]:
     """The rows that tell most ways apart, and what each way gives on them."""
     pool = _pool(setting)
-    ways = {way: [_result(setting, way.of(row)) for row in pool] for way in scalings()}
+    ways = {way: _results(setting, [way.of(row) for row in pool]) for way in scalings(_blocked(setting))}
     limit = LAUNCHES if any(side.scales and side.rows != 1 for side in (setting.a, setting.b)) else ASKED
     chosen: list[int] = []
     while len(chosen) < limit:
@@ -151,9 +169,9 @@ def _row(setting: Setting, asked: Sums) -> Row:
     """Both sums as powers of two, one behind the other in blocks of their own."""
     starts = (0, max(setting.a.along, setting.b.along) or setting.k // 2)
     terms = []
-    for start, total in zip(starts, asked.sums, strict=True):
-        for n, part in enumerate(parts_of(total)):
-            factors = setting.factors(part)
+    for place, start in enumerate(starts):
+        for n, part in enumerate(asked.parts(place)):
+            factors = _product(setting, *part)
             assert factors is not None  # as of _held
             terms.append((start + n, *factors))
     return Row(tuple(terms), *_scales(setting, asked, starts))
@@ -220,7 +238,7 @@ def _read(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
     return [
         Finding("scales", value, words, {"enters": ", ".join(entering)} if entering else {}),
         _choice("scale_order", [way.order for way in fits], "{}"),
-        _choice("scale_kept", [way.kept_in for way in fits], "scales are kept as {}"),
+        _choice("scale_kept", [way.kept_in for way in fits if way.site != "ignored"], "scales are kept as {}"),
         _choice("scale_added", [FUSED[way.fused] for way in fits if way.site == "stretch"], "{}"),
         block,
     ]

@@ -28,6 +28,15 @@ class Sums:
     a: tuple[float, float]
     b: tuple[float, float]
     last: tuple[float, float] = (1.0, 1.0)  #: scales of a and b of the last block, which nothing is in
+    triple: str = ""  #: the operand that has a 3 as its number, where the first sum is one product; else powers of two
+
+    def parts(self, place: int) -> list[tuple[float, float]]:
+        """The products of a sum, as numbers of a and b: powers of two, which are exact in whichever they stand."""
+        if self.triple and place == 0:
+            return [(3.0, 1.0) if self.triple == "a" else (1.0, 3.0)]
+        whole = abs(int(self.sums[place]))
+        powers = (1 << n for n in range(whole.bit_length() - 1, -1, -1) if whole >> n & 1)
+        return [(math.copysign(power, self.sums[place]), 1.0) for power in powers]
 
 
 @dataclass(frozen=True)
@@ -89,23 +98,19 @@ def _rounded(x: Fraction) -> float:
 
 def _exact(row: Sums) -> float:
     """Scales multiplied without rounding, whatever their size, and the whole rounded once."""
+    if not all(map(math.isfinite, (*row.a, *row.b))):  # a scale that overflowed where it was kept
+        return sum(s * a * b for s, a, b in zip(row.sums, row.a, row.b, strict=True))
     terms = [Fraction(s) * Fraction(a) * Fraction(b) for s, a, b in zip(row.sums, row.a, row.b, strict=True)]
     return _rounded(sum(terms, Fraction(0)))
-
-
-def parts_of(total: float) -> list[float]:
-    """A whole number as the powers of two, of its sign, that it is the sum of."""
-    whole = abs(int(total))
-    return [math.copysign(1 << n, total) for n in range(whole.bit_length() - 1, -1, -1) if whole >> n & 1]
 
 
 def _operands(row: Sums, enters: str, fused: bool) -> float:
     """Each operand is multiplied by its scale and rounded to the format in which it enters; sums in float32."""
     total = 0.0
-    for each, a, b in zip(row.sums, row.a, row.b, strict=True):
-        one, other = _to(enters, a), _to(enters, b)
-        for part in parts_of(each):  # powers of two, which are exact in whichever operand they stand
-            total = _fma(part * one, other, total) if fused else f32(total + f32(part * one * other))
+    for place, (a, b) in enumerate(zip(row.a, row.b, strict=True)):
+        for x, y in row.parts(place):
+            one, other = _to(enters, x * a), _to(enters, y * b)
+            total = _fma(one, other, total) if fused else f32(total + f32(one * other))
     return total
 
 
@@ -148,10 +153,10 @@ FACTORS: dict[str, Callable[[float, float, float], tuple[float, float]]] = {
 }
 
 
-def scalings() -> Iterator[Scaling]:
-    """All known ways, the usual ones first."""
+def scalings(blocked: bool) -> Iterator[Scaling]:
+    """All known ways, the usual ones first; ``blocked``: where a scale is not that of all of K."""
     for kept_in in KEPT:
-        for site in ("sum", "stretch", "first", "last"):
+        for site in ("stretch", "first", "last") if blocked else ("sum", "stretch"):
             for order in ORDERS:
                 yield Scaling(site, order, kept_in)
                 if site == "stretch":
@@ -161,4 +166,4 @@ def scalings() -> Iterator[Scaling]:
         for fused in (False, True):
             yield Scaling("operands", kept_in=kept_in, fused=fused)
         yield Scaling("exact", kept_in=kept_in)
-    yield Scaling("ignored")
+    yield Scaling("ignored", kept_in="float32")
