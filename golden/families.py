@@ -4,7 +4,7 @@ A cast family is a step table per source: over all patterns of the source in asc
 each run of equal codes, and that code. A whole 32-bit space of inputs is some hundred runs; to a destination of more
 than 8 bits it is some ten stairs (``golden.steps``). A decode family is the float32 value of every code. A stochastic
 family is a list: an input, the random bits that come with it, and the code. A family of a cache is a call on it
-(``golden.calls``).
+(``golden.calls``), one of a conversion or of a product a call of its kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.formats import FORMATS, format_named
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.golden import calls, conversions
+from narrowgauge.golden import calls, conversions, products
+from narrowgauge.golden.called import CALLED
 from narrowgauge.golden.steps import STAIR, fold, step_table
 from narrowgauge.reference.behaviour import behaviour_of, promised, resolved, standing_of
 from narrowgauge.reference.codec import RandomBits
@@ -29,15 +30,16 @@ from narrowgauge.reference.expected import expected
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.policies import POLICIES, fitting
 from narrowgauge.reference.recipes import RECIPES
 
 Tensors = Mapping[str, Coded]
 #: how the vectors of one claim are stored, with the tensors of each form besides a quantizer's outputs
-Form = Literal["steps", "stairs", "table", "rows", "drawn", "call", "conversion"]
+Form = Literal["steps", "stairs", "table", "rows", "drawn", "call"]
 PARTS: dict[Form, tuple[str, ...]] = {
     "steps": ("first", "code"), "stairs": STAIR, "table": ("values",), "rows": ("x",), "drawn": ("x", "bits", "code"),
-    "call": (), "conversion": (),
+    "call": (),
 }  # fmt: skip
 
 SOURCES = ("float32", "bfloat16", "float16")
@@ -63,7 +65,7 @@ class Family:
     """One file of vectors: a rule at one destination format for every source, or the values of one format."""
 
     #: "cast", "quantize", "stochastic": a cast by random bits, "decode": a cast to float32, which holds every value;
-    #: "kv_write", "kv_read", "convert"
+    #: "kv_write", "kv_read", "convert", "matmul"
     operation: str
     rule: str
     format: str  #: of the destination; of a cache's codes
@@ -78,6 +80,8 @@ class Family:
             return [Claim(Cast(self.rule), self.format, "float32")]
         if self.operation == conversions.OPERATION:
             return conversions.claims_of(self.rule, self.format)
+        if self.operation == products.OPERATION:
+            return products.claims_of(self.rule, self.format)
         if self.operation in calls.OPERATIONS:
             return [calls.claim_of(self.operation, self.rule, self.format)]
         if self.operation == "stochastic":
@@ -109,6 +113,7 @@ def families() -> Iterator[Family]:
             yield Family("stochastic", fitting(fmt.name)[0], fmt.name)
     yield from (Family(*key) for key in calls.CALLS)
     yield from (Family(conversions.OPERATION, *key) for key in conversions.families())
+    yield from (Family(products.OPERATION, *key) for key in products.families())
 
 
 def rules_of(family: Family) -> list[str]:
@@ -137,6 +142,9 @@ def _choices(claim: Claim) -> tuple[object, ...]:
         return behaviour.parts, behaviour.cache.parts, behaviour.cache.buffers, behaviour.slots
     if isinstance(behaviour, Converting):
         return (behaviour.conversion,)
+    if isinstance(behaviour, Multiplying):
+        # the vectors hold for every accumulator that holds what the product's own holds exactly
+        return behaviour.product, behaviour.accumulator.exact_bits >= products.EXACT_BITS
     return behaviour.policy, behaviour.recipe
 
 
@@ -144,10 +152,8 @@ def form_of(claim: Claim) -> Form:
     """How the vectors of a claim are stored."""
     if isinstance(claim.contract, Cast) and isinstance(claim.contract.policy, CastPolicy):
         return "drawn"  # the only claims here that have no name
-    if claim.operation in calls.OPERATIONS:
+    if claim.operation in CALLED:
         return "call"
-    if claim.operation == conversions.OPERATION:
-        return "conversion"
     if claim.operation == Quantize.operation:
         return "rows"
     if format_named(claim.source).bits <= WIDEST:
@@ -159,9 +165,7 @@ def layout(claim: Claim) -> dict[str, str]:
     """The tensors that are stored for a claim: name and format of each."""
     form = form_of(claim)
     if form == "call":
-        return calls.layout(claim)
-    if form == "conversion":
-        return conversions.layout(claim)
+        return CALLED[claim.operation].layout(claim)
     formats = {"code": claim.format, "rise": claim.format, "values": claim.format, "bits": "uint8"}
     parts = {part: formats.get(part, claim.source) for part in PARTS[form]}
     return {
@@ -182,9 +186,7 @@ def _vectors(claim: Claim) -> dict[str, Coded]:
     form, source, fmt = form_of(claim), format_named(claim.source), format_named(claim.format)
     arrays: tuple[npt.NDArray[np.integer], ...]
     if form == "call":
-        return calls.vectors(claim)
-    if form == "conversion":
-        return conversions.vectors(claim)
+        return CALLED[claim.operation].vectors(claim)
     if form == "rows":
         x = next(case for name in QUANTIZER_CASES if (case := case_named(name)).suits(claim)).inputs(claim)
         outputs = {f"{source.name}.{name}": interval.low for name, interval in expected(claim, x).items()}

@@ -9,7 +9,7 @@ from narrowgauge.contracts.coded import Coded, Input, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Codes, format_named
 from narrowgauge.contracts.operations import Claim, KvWrite
-from narrowgauge.golden import calls, conversions
+from narrowgauge.golden.called import CALLED
 from narrowgauge.golden.families import Family, Tensors, form_of, layout
 from narrowgauge.golden.steps import spaced, unfold
 from narrowgauge.reference.behaviour import Behaviour, Promised, blocks_of, resolved
@@ -89,9 +89,7 @@ def as_case(claim: Claim, tensors: Tensors) -> tuple[Coded, Expected]:
     """
     source, form = format_named(claim.source), form_of(claim)
     if form == "call":
-        return calls.as_case(claim, tensors)
-    if form == "conversion":
-        return conversions.as_case(claim, tensors)
+        return CALLED[claim.operation].as_case(claim, tensors)
     if form == "rows":
         outputs = {
             name: Coded(fmt, tensors[f"{source.name}.{name}"].data) for name, fmt in resolved(claim).outputs.items()
@@ -127,7 +125,7 @@ def expanded(claim: Claim, tensors: Tensors) -> Coded | None:
     """The code of every pattern of a source of at most 16 bits, in order; None for a wider source, a quantizer or a
     cache."""
     source = format_named(claim.source)
-    if source.bits > 16 or form_of(claim) in ("rows", "call", "conversion"):
+    if source.bits > 16 or form_of(claim) in ("rows", "call"):
         return None
     if form_of(claim) == "table":
         return tensors[f"{source.name}.values"]
@@ -139,9 +137,7 @@ def well_shaped(claim: Claim, tensors: Tensors) -> str:
     """The first of a claim's tensors whose shape or order is not that of its form; "" if there is none."""
     form, names = form_of(claim), list(layout(claim))
     if form == "call":
-        return calls.well_shaped(claim, tensors)
-    if form == "conversion":
-        return conversions.well_shaped(claim, tensors)
+        return CALLED[claim.operation].well_shaped(claim, tensors)
     shape = tensors[names[0]].shape
     if form == "rows":
         if not takes(claim, shape):

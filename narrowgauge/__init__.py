@@ -2,7 +2,8 @@
 
 What a kernel owner needs is here: ``kernel``, the contracts ``Cast``, ``Quantize``, ``Dequantize``, ``Then``,
 ``KvWrite``, ``KvRead``, ``Attend``, ``Convert``, ``Matmul`` and ``observe``, and ``CastPolicy``, ``Recipe``, ``Cache``,
-``Conversion`` and ``Product`` for a semantics of one's own. Importing this package imports neither torch nor the reference.
+``Conversion`` and ``Product`` for a semantics of one's own. Importing this package imports neither torch nor the
+reference.
 """
 
 from narrowgauge.contracts.cache import Buffer, Cache, Field, Part

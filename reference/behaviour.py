@@ -21,12 +21,14 @@ from narrowgauge.contracts.operations import (
     Convert,
     Dequantize,
     KvWrite,
+    Matmul,
     Observe,
     OfCache,
     Quantize,
     Then,
 )
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.product import Operand
 from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
 from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.convert import catalogue
@@ -38,6 +40,9 @@ from narrowgauge.reference.kv import caches
 from narrowgauge.reference.kv.before import before_named
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.slots import slots_named
+from narrowgauge.reference.matmul import products
+from narrowgauge.reference.matmul.accumulators import accumulator_named, least_exact
+from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.staged import PLAIN
 from narrowgauge.reference.wide import wide_result
 
@@ -102,14 +107,16 @@ class Behaviour:
         return codes
 
 
-#: a behaviour of each kind: of a tensor, of a cache, of a checkpoint's buffers
-Promised = Behaviour | Paged | Converting
+#: a behaviour of each kind: of a tensor, of a cache, of a checkpoint's buffers, of two matrices
+Promised = Behaviour | Paged | Converting | Multiplying
 
 
 def promised(claim: Claim) -> Promised:
     """The behaviour that a claim promises. Raises ``BadInput`` for an observation or what does not fit."""
     if isinstance(claim.contract, Convert):
         return converting_of(claim)
+    if isinstance(claim.contract, Matmul):
+        return multiplying_of(claim)
     return paged_behaviour(claim) if isinstance(claim.contract, OfCache) else behaviour_of(claim)
 
 
@@ -144,6 +151,31 @@ def converting_of(claim: Claim) -> Converting:
     conversion = catalogue.resolve(contract.conversion)
     conversion.check(claim.source, claim.format)
     return Converting(conversion, claim.source, claim.format, _quantizer_of(conversion, claim))
+
+
+def multiplying_of(claim: Claim) -> Multiplying:
+    """The behaviour that a claim on a product promises. Raises ``BadInput`` for formats that it does not have, and for
+    an accumulator that there is not."""
+    contract = claim.contract
+    assert isinstance(contract, Matmul)
+    product = products.resolve(contract.product)
+    product.check(claim.source, claim.format)
+    b = product.b.format or claim.source
+    entering = (product.a.enters or claim.source, product.b.enters or b)
+    named = contract.accumulator or product.accumulator
+    accumulator = accumulator_named(named) if named else least_exact("", *entering)
+    sides = (_operand_of(product.a, claim.source), _operand_of(product.b, b))
+    # whole numbers of 32 bits are not rounded: they wrap (reference/matmul/run.py)
+    policy = CastPolicy() if claim.format == "int32" else policies.resolve(product.cast, claim.format)
+    rounding = Behaviour("float64", claim.format, policy)
+    return Multiplying(product, claim.source, claim.format, accumulator, *sides, rounding)
+
+
+def _operand_of(operand: Operand, codes: str) -> Behaviour:
+    """What reads an operand: its codes become the numbers that enter the product."""
+    if not operand.recipe:
+        return behaviour_of(Claim(Cast("ieee"), codes, operand.enters or "float32"))
+    return behaviour_of(Claim(Dequantize(operand.recipe, operand.layouts), codes, operand.enters or "float32"))
 
 
 #: steps whose first operand is the format to which numbers are rounded
@@ -185,9 +217,9 @@ def _nan_as_it_came(behaviour: Behaviour, x: Coded, codes: Coded) -> Coded:
 def behaviour_of(claim: Claim) -> Behaviour:
     """The same for a claim on a tensor, and none on a cache."""
     contract = claim.contract
-    if isinstance(contract, OfCache | Convert):
+    if isinstance(contract, OfCache | Convert | Matmul):
         raise BadInput(
-            f"{claim}: expected a claim on a tensor; a cache or a conversion has a behaviour of its own kind"
+            f"{claim}: expected a claim on a tensor; a cache, a conversion or a product has a behaviour of its own kind"
         )
     if isinstance(contract, Cast):
         return Behaviour(claim.source, claim.format, policies.resolve(contract.policy, claim.format))
@@ -208,6 +240,8 @@ def resolved(claim: Claim) -> Claim:
     """The same claim with its recipe as data, for who has no catalogue. Raises ``BadInput`` for an unknown name."""
     if isinstance(claim.contract, Convert):
         return replace(claim, contract=Convert(catalogue.resolve(claim.contract.conversion)))
+    if isinstance(claim.contract, Matmul):
+        return replace(claim, contract=replace(claim.contract, product=products.resolve(claim.contract.product)))
     recipe = recipe_of(claim)
     if isinstance(claim.contract, OfCache):
         return replace(claim, contract=replace(claim.contract, cache=caches.resolve(claim.contract.cache)))
@@ -256,6 +290,10 @@ def standing_of(claim: Claim) -> Standing:
         known = catalogue.resolve(contract.conversion)
         breaks = "a specification that it claims" if known.evidence == "specification" else "its own claim"
         return Standing(f"{known.name}: {known.source}", known.evidence, breaks)
+    if isinstance(contract, Matmul):
+        product = products.resolve(contract.product)
+        breaks = "a specification that it claims" if product.evidence == "specification" else "its own claim"
+        return Standing(f"{product.name}: {product.source}", product.evidence, breaks)
     if isinstance(contract, OfCache):
         cache = caches.resolve(contract.cache)
         return Standing(f"{cache.name}: {cache.source}", "source", "its own claim")

@@ -28,6 +28,7 @@ from narrowgauge.reference.kv.call import Numbers
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.settling import free_rows, settled
 from narrowgauge.reference.listing import origin
+from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.showing import show
 
 Rows = npt.NDArray[np.intp]
@@ -226,7 +227,7 @@ def spread(rows: Rows, most: int) -> Rows:
 def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
     """What a candidate leaves: how many elements the kernel returned otherwise than this fault would.
 
-    None for a fault that cannot be in this call on a cache or converter: it would read or write outside, say.
+    None for a fault that cannot be in this call on a cache, converter or product: it would read or write outside, say.
     """
     behaviour, got = candidate.behaviour, seen.got
     try:
@@ -234,7 +235,7 @@ def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
         if isinstance(behaviour, Paged) and isinstance(behaviour.contract, KvWrite):
             got = settled(behaviour, seen.x, got, outputs, seen.free)
     except BadInput:
-        if isinstance(behaviour, Paged | Converting):
+        if isinstance(behaviour, Paged | Converting | Multiplying):
             return None
         raise
     outputs = {name: outputs[name] for name in seen.difference.classes}

@@ -12,6 +12,8 @@ from narrowgauge.reference.interval import Expected, Interval, is_monotone, tens
 from narrowgauge.reference.kv.call import sized_to
 from narrowgauge.reference.kv.outputs import paged_outputs
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.matmul.multiplying import Multiplying
+from narrowgauge.reference.matmul.run import multiplied
 from narrowgauge.reference.wide import wide_result
 
 
@@ -53,6 +55,10 @@ def outputs_of(behaviour: Promised, x: Coded | Interval) -> Expected:
         if not isinstance(x, Coded):
             raise BadInput("what a checkpoint stores is known exactly; an interval of inputs came")
         return {name: Interval.exactly(value) for name, value in converted(behaviour, x).items()}
+    if isinstance(behaviour, Multiplying):
+        if not isinstance(x, Coded):
+            raise BadInput("operands of a product are known exactly; an interval of inputs came")
+        return multiplied(behaviour, x)
     return tensor_outputs(behaviour, x)
 
 

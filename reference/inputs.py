@@ -24,6 +24,7 @@ from narrowgauge.reference.given import with_given
 from narrowgauge.reference.kv.cases import call, suited
 from narrowgauge.reference.kv.named import CALLS
 from narrowgauge.reference.landmarks import boundaries, codes_near
+from narrowgauge.reference.matmul import cases as products
 from narrowgauge.reference.memory import fits
 from narrowgauge.reference.noise import scrambled
 from narrowgauge.reference.wide_cases import every_code, noise_rows
@@ -273,6 +274,25 @@ _CONVERSIONS = (
     _conversion("large_hard", conversions.Shape(1024, 640, hard=True), "the same under scales at the ends", "standard"),
 )
 
+
+def _product(name: str, shape: products.Shape, about: str, depth: Depth = "smoke", view: View = "contiguous") -> Case:
+    return Case(name, "matmul", products.call(shape), about, depth, products.suits(shape), view)
+
+
+_PRODUCTS = (
+    _product("exact", products.Shape("exact"), "sums that every order makes exactly, scales of several bits"),
+    _product("exact_full", products.Shape("full", seed=1), "sums as large as the accumulator holds exactly"),
+    _product("noise", products.Shape("noise", seed=2), "any numbers, within the bound of the accumulator"),
+    _product("specials", products.Shape("specials", seed=3), "NaN in a row of a and in one of b, infinity over zeros"),
+    _product("surrounded", products.Shape("exact", rows=17, seed=4), "NaN around a and b in memory", view="sliced"),
+    _product("one_row", products.Shape("exact", rows=1, seed=5), "one row"),
+    _product("no_rows", products.Shape("exact", rows=0), "no rows at all"),
+    _product("long", products.Shape("full", 33, 72, 20, 2113, seed=6), "a long K, many blocks", "standard"),
+    _product("long_noise", products.Shape("noise", 33, 72, 20, 2113, seed=7), "the same with any numbers", "standard"),
+    _product("short", products.Shape("exact", 5, 8, 1, 7, seed=8), "a K below every tile", "standard"),
+    _product("large", products.Shape("full", 130, 264, 5, 519, seed=9), "more rows and columns than tiles", "standard"),
+)
+
 _CACHES = tuple(
     Case(
         named.name,
@@ -297,6 +317,7 @@ CASES: tuple[Case, ...] = (
     *_READERS,
     *_FUSED,
     *_CONVERSIONS,
+    *_PRODUCTS,
     *_CACHES,
 )
 

@@ -7,11 +7,18 @@ from dataclasses import replace
 
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput, unknown
-from narrowgauge.contracts.operations import Cast, Claim, Convert, Observe, OfCache, Then
+from narrowgauge.contracts.operations import Cast, Claim, Convert, Matmul, Observe, OfCache, Then
 from narrowgauge.contracts.outcome import CHOICES
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.contracts.wide import WIDE
-from narrowgauge.reference.behaviour import behaviour_of, candidates, converting_of, promised, standing_of
+from narrowgauge.reference.behaviour import (
+    behaviour_of,
+    candidates,
+    converting_of,
+    multiplying_of,
+    promised,
+    standing_of,
+)
 from narrowgauge.reference.choices import choices_of, mistaken
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.convert.memory import check_packed
@@ -21,6 +28,7 @@ from narrowgauge.reference.form import form_of, observed_form
 from narrowgauge.reference.identify import Seen, rules_apart, their_names
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.listing import mismatches
+from narrowgauge.reference.matmul import memory as product_memory
 from narrowgauge.reference.memory import check_layouts
 from narrowgauge.reference.open_answers import open_answers
 
@@ -134,6 +142,9 @@ def check_claim(claim: Claim) -> None:
         return
     if isinstance(claim.contract, Convert):
         check_packed(converting_of(claim).conversion, claim.source, claim.format)
+        return
+    if isinstance(claim.contract, Matmul):
+        product_memory.check_packed(multiplying_of(claim).product, claim.source, claim.format)
         return
     if behaviour_of(claim).policy.rounding == "stochastic":
         raise BadInput(

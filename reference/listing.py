@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, given_with
-from narrowgauge.contracts.operations import Claim, Convert, OfCache
+from narrowgauge.contracts.operations import Claim, Convert, Matmul, OfCache
 from narrowgauge.contracts.recipe import Blocks
 from narrowgauge.contracts.verdict import Mismatch
 from narrowgauge.reference.behaviour import blocks_of
@@ -53,6 +53,8 @@ def origin(claim: Claim, x: Coded, output: str, index: tuple[int, ...], shape: t
         return token_of(claim, x, output, index)
     if isinstance(claim.contract, Convert):
         return _converted_from(x, index, shape)
+    if isinstance(claim.contract, Matmul):
+        return _multiplied_from(x, index)
     return input_of(quantized(claim, x), index, shape, blocks_of(claim))
 
 
@@ -65,6 +67,19 @@ def _converted_from(x: Coded, index: tuple[int, ...], shape: tuple[int, ...]) ->
             there = index if value.shape == shape else (0, 0)
             beside.append(f"{name} {show(Coded(value.format, value.data[there]))}")
     return ", ".join([own, *beside]) if own else ", ".join(beside)
+
+
+def _multiplied_from(x: Coded, index: tuple[int, ...]) -> str:
+    """Which row and column, and the scales and bias that are theirs alone."""
+    row, column = index
+    beside = []
+    for name, value in given_with(x).items():
+        at = {"a": row, "b": column}.get(name.partition("_")[0], column)
+        columns = value.shape[1]
+        if value.shape == (1, 1) or (name != "b" and 1 in value.shape and max(value.shape) > at):
+            there = (0, 0) if value.shape == (1, 1) else (at, 0) if columns == 1 else (0, at)
+            beside.append(f"{name} {show(Coded(value.format, value.data[there]))}")
+    return ", ".join([f"row {row} of a, column {column} of {x.shape[1]} products", *beside])
 
 
 def input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...], blocks: Blocks | None) -> str:

@@ -10,12 +10,13 @@ from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.layout import InMemory
-from narrowgauge.contracts.operations import Claim, Convert, Dequantize, OfCache, Then
+from narrowgauge.contracts.operations import Claim, Convert, Dequantize, Matmul, OfCache, Then
 from narrowgauge.contracts.wide import WIDE
-from narrowgauge.reference.behaviour import converting_of, recipe_of, resolved
+from narrowgauge.reference.behaviour import converting_of, multiplying_of, recipe_of, resolved
 from narrowgauge.reference.convert import memory as convert_memory
 from narrowgauge.reference.form import shaped
 from narrowgauge.reference.kv import memory as kv_memory
+from narrowgauge.reference.matmul import memory as product_memory
 from narrowgauge.reference.packings import Packing, packing_named
 
 
@@ -61,6 +62,8 @@ def to_memory(claim: Claim, x: Coded) -> Coded:
         return kv_memory.to_memory(claim, x)
     if isinstance(claim.contract, Convert):
         return convert_memory.to_memory(converting_of(claim).conversion, x)
+    if isinstance(claim.contract, Matmul):
+        return product_memory.to_memory(multiplying_of(claim).product, x)
     if claim.operation != Dequantize.operation or not claim.layouts:
         return x
     held = packings(claim)
@@ -73,6 +76,8 @@ def sent_formats(claim: Claim) -> dict[str, str]:
     """Names and formats of what a kernel is given, x first, as elements of memory. Not of a cache: see kv/filed.py."""
     if isinstance(claim.contract, Convert):
         return convert_memory.sent_formats(converting_of(claim).conversion, claim.source)
+    if isinstance(claim.contract, Matmul):
+        return product_memory.sent_formats(multiplying_of(claim).product, claim.source, claim.format)
     given = dict(resolved(claim).inputs)
     if isinstance(claim.contract, Then):
         given |= dict.fromkeys(WIDE[claim.contract.first].inputs, claim.source)
@@ -91,6 +96,10 @@ def read_memory(
     """
     if isinstance(claim.contract, Convert):
         call = convert_memory.read_memory(converting_of(claim).conversion, claim.source, shape, x, given)
+        return Coded(call.format, call.data), dict(call.given)
+    if isinstance(claim.contract, Matmul):
+        product = multiplying_of(claim).product
+        call = product_memory.read_memory(product, claim.source, claim.format, shape, x, given)
         return Coded(call.format, call.data), dict(call.given)
     full, held = resolved(claim), packings(claim)
     recipe = recipe_of(claim)
@@ -112,6 +121,8 @@ def in_memory(claim: Claim, x: Coded) -> InMemory:
         return kv_memory.in_memory(claim, x)
     if isinstance(claim.contract, Convert):
         return convert_memory.in_memory(converting_of(claim).conversion, claim.format, x)
+    if isinstance(claim.contract, Matmul):
+        return InMemory({"codes": claim.format}, x.shape, viewed=("x", "b"))
     outputs = dict(resolved(claim).outputs)
     if claim.operation == Dequantize.operation:
         return InMemory(outputs, x.shape)
@@ -127,6 +138,8 @@ def from_memory(claim: Claim, x: Coded, got: Mapping[str, Coded]) -> tuple[dict[
         return kv_memory.from_memory(claim, x, got)
     if isinstance(claim.contract, Convert):
         return convert_memory.from_memory(converting_of(claim).conversion, claim.format, x, got)
+    if isinstance(claim.contract, Matmul):
+        return dict(got), ()
     matrices, wrong = dict(got), []
     if claim.operation == Dequantize.operation or not claim.layouts:
         return matrices, ()

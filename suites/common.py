@@ -16,7 +16,7 @@ from hypothesis.errors import Flaky
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Cast, Convert, OfCache
-from narrowgauge.golden import calls, conversions
+from narrowgauge.golden.called import CALLED
 from narrowgauge.golden.manifest import stored_case
 from narrowgauge.plugin.cells import Judge, bench_of, conclude, parametrize
 from narrowgauge.reference.given import with_given
@@ -39,9 +39,9 @@ def _cells(run: Run, operation: str, test: str) -> list[Planned]:
         return plan_cases(run.kernels, run.devices, operation, run.depth)
     if test == "test_cell_golden":
         planned = plan_one(run.kernels, run.devices, operation, "golden", run.depth)
-        # of caches and conversions emulated targets have the structured cases, and they are slow
-        paged = operation in (*calls.OPERATIONS, conversions.OPERATION)
-        return [p for p in planned if has_vectors(p) and not (paged and is_asked_elsewhere(p, run.depth))]
+        # of whole calls emulated targets have the structured cases, and they are slow
+        called = operation in CALLED
+        return [p for p in planned if has_vectors(p) and not (called and is_asked_elsewhere(p, run.depth))]
     # Only a deterministic case can be waived, so a claim that fails by a waiver is not searched for more.
     drawn = plan_one(run.kernels, run.devices, operation, "property", run.depth)
     return [p for p in drawn if not (run.is_waived(p) or is_asked_elsewhere(p, run.depth) or _costs_much(p, run.depth))]

@@ -17,7 +17,7 @@ from narrowgauge.ci.ledger import Row
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.operations import Cast, Claim, Convert, Dequantize, OfCache
+from narrowgauge.contracts.operations import Cast, Claim, Convert, Dequantize, Matmul, OfCache
 from narrowgauge.golden.safetensors_file import TensorFile, has_dtype, metadata_of, read, write
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.inputs import CASES, Depth, cases_for
@@ -61,7 +61,7 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
 
 def outputs_of(claim: Claim) -> dict[str, str]:
     """Names and formats of what an outputs file holds of each case; of a cache or conversion as elements of memory."""
-    if isinstance(claim.contract, OfCache | Convert):
+    if isinstance(claim.contract, OfCache | Convert | Matmul):
         first = next(case for case in CASES if case.suits(claim))
         return dict(in_memory(claim, first.inputs(claim)).outputs)
     return resolved(claim).outputs
@@ -112,7 +112,7 @@ def _input(path: Path, file: TensorFile, claim: Claim, case: str, shapes: Any) -
     held = sent_formats(claim)
     parts = {part: _tensor(path, file, f"{case}.{part}", format_name) for part, format_name in held.items()}
     x = parts.pop("x")
-    if isinstance(claim.contract, Convert) or (claim.operation == Dequantize.operation and claim.layouts):
+    if isinstance(claim.contract, Convert | Matmul) or (claim.operation == Dequantize.operation and claim.layouts):
         shape = shapes.get(case) if isinstance(shapes, dict) else None
         if not (isinstance(shape, list) and len(shape) == 2 and all(isinstance(n, int) and n >= 0 for n in shape)):
             raise BadInput(f"{path}: its metadata has no shape [rows, columns] for {case!r}, whose codes are packed")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
-from narrowgauge.contracts.operations import OPERATIONS, Cast, Claim, Convert, Observe, OfCache
+from narrowgauge.contracts.operations import OPERATIONS, Cast, Claim, Convert, Matmul, Observe, OfCache
 from narrowgauge.contracts.views import View
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.targets import TARGETS
@@ -72,6 +72,8 @@ class Planned:
     def hindrance(self) -> str:
         """Why this cell cannot be executed, known before trying; "" if nothing is known."""
         kernel = self.plugged.kernel
+        if isinstance(self.claim.contract, Matmul) and self.device.emulates and kernel.backend == "triton":
+            return "instructions of matrix units are not emulated (docs/emulator.md)"
         if kernel.conversion != "native" or kernel.backend != "triton" or kernel.canary:
             return ""
         if self.device.how == "interpreted":

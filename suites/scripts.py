@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.kernels import Plugged
-from narrowgauge.contracts.operations import Claim, Convert, OfCache
+from narrowgauge.contracts.operations import Claim, Convert, Matmul, OfCache
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.contracts.views import View
 from narrowgauge.reference.behaviour import recipe_of, resolved
@@ -32,7 +32,7 @@ def standalone(
         return of_a_call(plugged, claim, target, x, verdict, view)
     indices = list(dict.fromkeys(m.index for m in verdict.mismatches))
     recipe = recipe_of(claim)
-    if isinstance(claim.contract, Convert):  # shards, blocks and packed buffers: no cut of a call is one
+    if isinstance(claim.contract, Convert | Matmul):  # shards, blocks and packed buffers: no cut of a call is one
         return ""
     if view != "contiguous" or (recipe is not None and not recipe.by_rows):  # of rows that belong together, all or none
         part, expected = x.data, _ends(want, lambda tensor: tensor.data)

@@ -35,6 +35,10 @@ from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.kv.caches import CACHES as KEPT
 from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
+from narrowgauge.reference.matmul.accumulators import ACCUMULATORS
+from narrowgauge.reference.matmul.products import PRODUCTS
+from narrowgauge.reference.matmul.words import facts_of as facts_of_product
+from narrowgauge.reference.matmul.words import facts_of_accumulator
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.recipes.dispatch import CALLS
@@ -59,7 +63,7 @@ WHERE = {
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="explain a format, a policy, a recipe, a call or a cache of an engine, a conversion, a fault, a target, "
+        help="explain a format, a policy, a recipe, a call or a cache of an engine, a conversion, a product, a fault, a target, "
         "or a symptom",
         description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, "
         '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", "kv.vllm flag=fp8 target=gfx942", '
@@ -114,6 +118,12 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return described(what, width)
     if what in CONVERSIONS:
         return dataclasses.asdict(CONVERSIONS[what]), _conversion(CONVERSIONS[what], width)
+    if what in PRODUCTS:
+        said = facts_of_product(PRODUCTS[what])
+        return dataclasses.asdict(PRODUCTS[what]), _told(f"{what}: a product of matrices", said, width)
+    if what in ACCUMULATORS:
+        said = facts_of_accumulator(ACCUMULATORS[what])
+        return dataclasses.asdict(ACCUMULATORS[what]), _told(f"{what}: an accumulator", said, width)
     if is_call(what):
         return call(what, width)
     if is_cache(what):
@@ -137,8 +147,25 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *CONVERSIONS, *FAULTS, *TARGETS]
-    raise unknown("format, policy, recipe, conversion, fault, target or symptom", what, known, aliases=ALIASES)
+    known = [
+        *FORMATS,
+        *POLICIES,
+        *RECIPES,
+        *CALLS,
+        *CACHES,
+        *KEPT,
+        *CONVERSIONS,
+        *PRODUCTS,
+        *ACCUMULATORS,
+        *FAULTS,
+        *TARGETS,
+    ]
+    raise unknown(
+        "format, policy, recipe, conversion, product, accumulator, fault, target or symptom",
+        what,
+        known,
+        aliases=ALIASES,
+    )
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------
@@ -185,8 +212,11 @@ def _recipe(recipe: Recipe, width: int) -> list[Text]:
 
 
 def _conversion(conversion: Conversion, width: int) -> list[Text]:
-    said = [(f"{name}:", words) for name, words in facts_of_conversion(conversion)]
-    return [Text(f"{conversion.name}: a conversion", "bold"), *facts(said, width)]
+    return _told(f"{conversion.name}: a conversion", facts_of_conversion(conversion), width)
+
+
+def _told(head: str, said: list[tuple[str, str]], width: int) -> list[Text]:
+    return [Text(head, "bold"), *facts([(f"{name}:", words) for name, words in said], width)]
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------

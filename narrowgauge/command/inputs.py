@@ -11,7 +11,7 @@ from typing import Any
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
-from narrowgauge.contracts.operations import Attend, Claim, Convert, KvRead, KvWrite, Observe
+from narrowgauge.contracts.operations import Attend, Claim, Convert, KvRead, KvWrite, Matmul, Observe
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.reference.form import shaped
 from narrowgauge.reference.inputs import DEPTHS
@@ -23,6 +23,7 @@ OF_CALLS = {
     KvWrite.operation: "caches come back whole, as they are after the write",
     KvRead.operation: "values are those of all sequences, one after the other: [tokens, columns]",
     Convert.operation: "buffers are what a conversion gives, as it packs them (narrowgauge explain)",
+    Matmul.operation: "results are [M, N]; of a packed operand the file holds the memory image",
     Attend.operation: "outputs are [sequences, query heads x columns of a head]",
 }
 

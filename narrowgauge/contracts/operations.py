@@ -260,6 +260,8 @@ class Claim:
             return {}
         if isinstance(contract, OfCache):
             raise BadInput(f"{self}: what it takes follows from its cache; reference/kv/memory.py says it")
+        if isinstance(contract, Matmul):
+            raise BadInput(f"{self}: what it takes follows from its product; reference/matmul/call.py says it")
         if isinstance(contract, Observe):
             return {name: INPUTS[name] for name in contract.inputs}
         if isinstance(contract, Convert):
@@ -313,7 +315,8 @@ def _contract(operation: str, rule: str, text: str) -> Contract:
     if operation == Convert.operation:
         return Convert(rule)
     if operation == Matmul.operation:
-        return Matmul(*rule.split("+", 1))
+        product, _, accumulator = rule.partition("+")
+        return Matmul(product, accumulator)
     first, _, rest = rule.rpartition("+")
     recipe, _, packed = rest.partition("@")
     pairs = [tuple(part.partition(":")[::2]) for part in packed.split(",")] if packed else []

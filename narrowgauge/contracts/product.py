@@ -18,8 +18,10 @@ from narrowgauge.contracts.recipe import Evidence
 #: has one pair of scales, times both, added up in float32; inside a matrix unit, exactly; before, where an operand
 #: is made wide, and rounded to the format in which it enters the product
 Scaled = Literal["sum", "stretches", "unit", "operands"]
-#: names of what a kernel is given beside x: ``b``, and per operand what its recipe stores
-BIAS, EXPERTS = "bias", "experts"
+#: where a bias is added: in float32, before the one rounding; or to the rounded result, which is rounded again
+Added = Literal["", "wide", "narrow"]
+#: names of what a kernel is given beside x and what the recipes of both operands store
+B, BIAS, EXPERTS, EXPERT_COUNT, GROUP_INDEX = "b", "bias", "experts", "expert_count", "group_index"
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Operand:
     format: str = ""  #: of its codes; "" for the claim's source
     enters: str = ""  #: format to which its dequantized numbers are rounded before the product; "" for the codes' own
     by_rows: bool = True  #: its matrix is [M or N, K], as a recipe of rows has it; False for [K, N]
+    indexed: bool = False  #: ``b_group_index`` int32 [1, K] says which block of scales along K each k belongs to
     layouts: tuple[tuple[str, str], ...] = ()  #: name of a buffer ("codes", "scale", "zero_point"), and its packing
 
 
@@ -39,8 +42,9 @@ class Product:
 
     A kernel is given a as x, ``b``, and of each operand what its recipe stores: ``a_scale``, ``b_scale``,
     ``a_zero_point``, ``b_global_scale`` … in the shapes that the recipe gives them, a scale of a whole tensor
-    [1, 1]. ``bias`` is [1, N]. With ``experts``, int32 [1, M], row m is multiplied by the matrix of its expert:
-    b is [E · N, K] then, the experts below one another, and so are its scales; rows of expert -1 give zeros.
+    [1, 1]. ``bias`` is [1, N] in the format of the result. Of a grouped product row m is multiplied by the matrix of
+    its expert, ``experts`` int32 [1, M]: b is [E · N, K] then, the experts below one another, and so are its scales;
+    ``bias`` is [E, N]; ``expert_count`` int32 [1, 1] is E. Rows of expert -1 give zeros.
     """
 
     name: str
@@ -49,8 +53,10 @@ class Product:
     b: Operand
     scaled: Scaled
     source: str  #: file and lines of the engine; or clause of a specification
-    bias: str = ""  #: format of what is added before the last rounding; "" for none
+    bias: Added = ""
     grouped: bool = False  #: rows belong to experts
+    cast: str = "ieee"  #: the policy of the last rounding
+    accumulator: str = ""  #: what sums are kept in, where a contract says nothing else; "" for what a target has
     evidence: Evidence = "source"
 
     def __post_init__(self) -> None:
@@ -65,7 +71,3 @@ class Product:
         if (source, format_name) not in self.formats:
             known = ", ".join(f"{one} to {other}" for one, other in self.formats)
             raise BadInput(f"product {self.name!r} does not make {format_name} of {source}; it makes {known}")
-
-    def operand(self, name: str) -> Operand:
-        """``a`` or ``b``."""
-        return self.a if name == "a" else self.b

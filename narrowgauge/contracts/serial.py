@@ -17,11 +17,13 @@ from narrowgauge.contracts.operations import (
     Dequantize,
     KvRead,
     KvWrite,
+    Matmul,
     Observe,
     Quantize,
     Then,
 )
 from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.contracts.product import Operand, Product
 from narrowgauge.contracts.recipe import Blocks, Destination, Reader, Recipe
 
 Json = dict[str, Any]
@@ -56,13 +58,17 @@ def contract_from_json(data: Json) -> Contract:
         if operation == "convert":
             conversion = fields["conversion"]
             return Convert(conversion if isinstance(conversion, str) else _conversion_from_json(conversion))
+        if operation == "matmul":
+            product = fields["product"]
+            fields["product"] = product if isinstance(product, str) else _product_from_json(product)
+            return Matmul(**fields | {"portrait": tuple((str(n), str(v)) for n, v in fields["portrait"])})
         if operation in _OF_CACHE:
             cache = fields["cache"]
             fields["cache"] = cache if isinstance(cache, str) else _cache_from_json(cache)
             return _OF_CACHE[operation](**fields)
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"not a contract: {data!r} ({type(error).__name__}: {error})") from error
-    known = ", ".join(["observe", "cast", "convert", *_OF_RECIPE, *_OF_CACHE])
+    known = ", ".join(["observe", "cast", "convert", "matmul", *_OF_RECIPE, *_OF_CACHE])
     raise BadInput(f"not a contract: {data!r}; expected operation {known}")
 
 
@@ -84,6 +90,14 @@ def _conversion_from_json(data: Json) -> Conversion:
     fixed["formats"] = tuple((one, other) for one, other in data["formats"])
     fixed["steps"] = tuple(tuple(step) for step in data["steps"])
     return Conversion(**fixed)
+
+
+def _product_from_json(data: Json) -> Product:
+    sides = {
+        side: Operand(**data[side] | {"layouts": tuple((str(n), str(v)) for n, v in data[side]["layouts"])})
+        for side in ("a", "b")
+    }
+    return Product(**data | sides | {"formats": tuple((one, other) for one, other in data["formats"])})
 
 
 def _recipe_from_json(data: Json) -> Recipe:

@@ -1,0 +1,34 @@
+"""Families whose vectors are whole calls of a kernel, by operation: caches, conversions, products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.operations import Claim
+from narrowgauge.golden import calls, conversions, products
+from narrowgauge.reference.interval import Expected
+
+
+class Called(Protocol):
+    """What each of them has."""
+
+    @staticmethod
+    def layout(claim: Claim) -> dict[str, str]: ...
+
+    @staticmethod
+    def vectors(claim: Claim) -> dict[str, Coded]: ...
+
+    @staticmethod
+    def as_case(claim: Claim, tensors: Mapping[str, Coded]) -> tuple[Coded, Expected]: ...
+
+    @staticmethod
+    def well_shaped(claim: Claim, tensors: Mapping[str, Coded]) -> str: ...
+
+
+CALLED: dict[str, Called] = {
+    **dict.fromkeys(calls.OPERATIONS, calls),
+    conversions.OPERATION: conversions,
+    products.OPERATION: products,
+}

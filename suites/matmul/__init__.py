@@ -1,0 +1,1 @@
+"""Products of matrices: equality where sums are exact, bounds elsewhere."""
