@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.codec import decode, encode
@@ -17,7 +18,9 @@ from narrowgauge.reference.probes.scalings import IEEE, Scaling, Sums, f32, scal
 from narrowgauge.reference.probes.setting import Setting, Side
 
 #: rows that are drawn to choose from, and rows that are asked at most: one launch each where a scale is the tensor's
-DRAWN, ASKED, LAUNCHES = 48, 12, 6
+DRAWN, ASKED, LAUNCHES = 48, 12, 9
+#: float32 patterns of two scales, without pattern
+SHARES = ((0x3FA0E51D, 0x3F9460A3), (0x3FC33D2F, 0x3F82B464), (0x3FB1F3A7, 0x3FE12345), (0x3FE9D5C3, 0x3FA7B1D9))
 ONE = (1.0, 1.0)
 
 
@@ -36,11 +39,12 @@ def _chosen(setting: Setting) -> Iterator[Sums]:
     a, b = bool(setting.a.scales), bool(setting.b.scales)
     steps = (2.0, 4.0) if _blocked(setting) else (2.0, 2.0)
     yield Sums((1, 1), steps if a else ONE, steps if b else ONE, _last(setting, 16.0))
-    for share in (0x3FA0E51D, 0x3FC33D2F, 0x3FB1F3A7, 0x3FE9D5C3):  # is each operand rounded?
-        name = "a" if a else "b"
-        yield Sums(
-            (3, 0), _both(a, _short(setting.a, share)), _both(b and not a, _short(setting.b, share)), triple=name
-        )
+    for first, second in SHARES:  # is each operand multiplied and rounded?
+        scales = _both(a, _short(setting.a, first)), _both(b, _short(setting.b, second))
+        yield _one(setting, (3.0 if a else 1.0, 3.0 if b else 1.0), *scales)
+    # an operand that is below what bfloat16 and float32 hold once it is multiplied by its scale
+    yield _one(setting, (setting.a.least, 1.0), _both(a, 2.0**-126), _both(b, 2.0**120))
+    yield _one(setting, (1.0, setting.b.least), _both(a, 2.0**120), _both(b, 2.0**-126))
     fine = 1 + 2.0**-9
     small = 2.0 ** -(format_named(setting.out).mantissa + 1)
     yield Sums((1, 0), _both(a, fine), _both(b and not a, fine))  # as what is it kept?
@@ -52,10 +56,15 @@ def _chosen(setting: Setting) -> Iterator[Sums]:
     yield Sums((612, 0), _both(a, _bits(0x3FC33D2F)), _both(b, _bits(0x3F82B464)))  # in which order?
 
 
+def _one(setting: Setting, pair: tuple[float, float], a: tuple[float, float], b: tuple[float, float]) -> Sums:
+    """One product alone."""
+    return Sums((pair[0] * pair[1], 0), a, b, single=pair)
+
+
 def _short(side: Side, pattern: int) -> float:
-    """A float32, with as many bits as the format of a side's scales has."""
-    fmt = format_named(side.scales)
-    return _bits(pattern & ~((1 << 23 - min(fmt.mantissa, 23)) - 1))
+    """A float32, cut to as many bits as the format of a side's scales has."""
+    bits = format_named(side.scales).mantissa if side.scales else 23
+    return _bits(pattern & ~((1 << 23 - bits) - 1))
 
 
 def _last(setting: Setting, scale: float) -> tuple[float, float]:
@@ -89,6 +98,9 @@ def _drawn(setting: Setting) -> Iterator[Sums]:
             a = (other, fourth) if setting.a.along else (other, other)
             yield Sums(sums, a if setting.a.scales else ONE, b if setting.b.scales else ONE)
         elif setting.a.along and setting.a.scales:
+            pair = (3.0, 3.0 if setting.b.scales else 1.0)
+            near = _near_a_tie(setting, pair[0] * pair[1], one, n)
+            yield _one(setting, pair, _both(True, near), _both(bool(setting.b.scales), one))
             b = ((one, 1.0) if setting.b.along else (one, one)) if setting.b.scales else ONE
             yield Sums((sums[0], -1), (other, f32(sums[0] * other * b[0] / b[1])), b)
         elif setting.a.scales:
@@ -122,39 +134,46 @@ def _product(setting: Setting, x: float, y: float) -> tuple[float, float] | None
     """Numbers of a and b: these, or a power of two and its rest shared otherwise."""
     if setting.a.holds(x) and setting.b.holds(y):
         return x, y
-    return setting.factors(x * y) if 3.0 not in (x, y) else None
+    return setting.factors(x * y) if y == 1 and x != 3 else None
 
 
 def _blocked(setting: Setting) -> bool:
     return any(side.scales and side.along for side in (setting.a, setting.b))
 
 
-def _results(setting: Setting, sums: list[float]) -> list[float]:
-    """As results."""
+def _results(setting: Setting, sums: list[float | None]) -> list[float | None]:
+    """As results; None stays."""
     if setting.out in ("float32", "int32"):
         return sums
     fmt = format_named(setting.out)
-    return [float(each) for each in decode(encode(np.array(sums), fmt, IEEE), fmt)]
+    held = decode(encode(np.array([0.0 if each is None else each for each in sums]), fmt, IEEE), fmt)
+    return [None if each is None else float(result) for each, result in zip(sums, held, strict=True)]
 
 
 @cache
-def _asked(setting: Setting) -> tuple[tuple[Sums, ...], dict[Scaling, tuple[float, ...]]]:
+def _asked(setting: Setting) -> tuple[tuple[Sums, ...], dict[Scaling, tuple[float | None, ...]]]:
     """The rows that tell most ways apart, and what each way gives on them."""
     pool = _pool(setting)
     ways = {way: _results(setting, [way.of(row) for row in pool]) for way in scalings(_blocked(setting))}
     limit = LAUNCHES if any(side.scales and side.rows != 1 for side in (setting.a, setting.b)) else ASKED
+    apart = np.stack([_apart([each[n] for each in ways.values()]) for n in range(len(pool))])
     chosen: list[int] = []
     while len(chosen) < limit:
-        counts = [len({_seen(each, [*chosen, n]) for each in ways.values()}) for n in range(len(pool))]
-        best = int(np.argmax(counts)) if counts else 0
-        if not counts or counts[best] == len({_seen(each, chosen) for each in ways.values()}):
+        gain = apart.sum(axis=(1, 2))
+        best = int(np.argmax(gain))
+        if not gain[best]:
             break
         chosen.append(best)
+        apart = apart & ~apart[best]
     return tuple(pool[n] for n in chosen), {way: tuple(each[n] for n in chosen) for way, each in ways.items()}
 
 
-def _seen(each: Sequence[float], places: Sequence[int]) -> tuple[str, ...]:
-    return tuple(repr(each[n]) for n in places)
+def _apart(results: Sequence[float | None]) -> npt.NDArray[np.bool_]:
+    """Which ways, by pairs, a row tells apart."""
+    known = np.array([each is not None for each in results])
+    value = np.array([0.0 if each is None else each for each in results])
+    value = np.where(np.isnan(value), -12345.678, value)  # a number that no row gives
+    return np.asarray((value[:, None] != value) & known[:, None] & known)
 
 
 def _rows(setting: Setting) -> Rows:
@@ -244,8 +263,8 @@ def _read(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
     ]
 
 
-def _same(one: float, other: float) -> bool:
-    return one == other or (math.isnan(one) and math.isnan(other))
+def _same(got: float, want: float | None) -> bool:
+    return want is None or got == want or (math.isnan(got) and math.isnan(want))
 
 
 def _choice(name: str, options: list[str], words: str) -> Finding:

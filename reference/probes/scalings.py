@@ -28,12 +28,12 @@ class Sums:
     a: tuple[float, float]
     b: tuple[float, float]
     last: tuple[float, float] = (1.0, 1.0)  #: scales of a and b of the last block, which nothing is in
-    triple: str = ""  #: the operand that has a 3 as its number, where the first sum is one product; else powers of two
+    single: tuple[float, float] | None = None  #: numbers of a and b, where the first sum is this product alone
 
     def parts(self, place: int) -> list[tuple[float, float]]:
         """The products of a sum, as numbers of a and b: powers of two, which are exact in whichever they stand."""
-        if self.triple and place == 0:
-            return [(3.0, 1.0) if self.triple == "a" else (1.0, 3.0)]
+        if self.single is not None and place == 0:
+            return [self.single]
         whole = abs(int(self.sums[place]))
         powers = (1 << n for n in range(whole.bit_length() - 1, -1, -1) if whole >> n & 1)
         return [(math.copysign(power, self.sums[place]), 1.0) for power in powers]
@@ -49,8 +49,11 @@ class Scaling:
     fused: bool = False
     enters: str = "float32"  #: the format of operands into which scales are multiplied
 
-    def of(self, row: Sums) -> float:
-        """The float32 before the result is rounded, as a float; NaN and infinities as they come."""
+    def of(self, row: Sums) -> float | None:
+        """The float32 before the result is rounded, as a float; NaN and infinities as they come.
+
+        None where it depends on the order in which products are added, which is not this one's matter.
+        """
         row = replace(row, a=_pair(KEPT[self.kept_in], row.a), b=_pair(KEPT[self.kept_in], row.b))
         match self.site:
             case "stretch":
@@ -58,7 +61,7 @@ class Scaling:
             case "ignored":
                 return f32(sum(row.sums))
             case "operands":
-                return _operands(row, self.enters, self.fused)
+                return _operands(row, self.enters)
             case "exact":
                 return _exact(row)
         scales = {"sum": (row.a[0], row.b[0]), "first": (row.a[0], row.b[0]), "last": row.last}[self.site]
@@ -104,14 +107,23 @@ def _exact(row: Sums) -> float:
     return _rounded(sum(terms, Fraction(0)))
 
 
-def _operands(row: Sums, enters: str, fused: bool) -> float:
-    """Each operand is multiplied by its scale and rounded to the format in which it enters; sums in float32."""
-    total = 0.0
-    for place, (a, b) in enumerate(zip(row.a, row.b, strict=True)):
-        for x, y in row.parts(place):
-            one, other = _to(enters, x * a), _to(enters, y * b)
-            total = _fma(one, other, total) if fused else f32(total + f32(one * other))
-    return total
+def _operands(row: Sums, enters: str) -> float | None:
+    """Each operand is multiplied by its scale and rounded to the format in which it enters.
+
+    None where the sum of the products is not exact in whatever order and accumulator, of 13 bits too.
+    """
+    pairs = [
+        (_to(enters, x * a), _to(enters, y * b))
+        for n, (a, b) in enumerate(zip(row.a, row.b, strict=True))
+        for x, y in row.parts(n)
+    ]
+    if len(pairs) == 1:
+        return f32(pairs[0][0] * pairs[0][1])
+    if not all(math.isfinite(x * y) and abs(x * y) < 2.0**127 for x, y in pairs):
+        return None
+    products = [Fraction(x) * Fraction(y) for x, y in pairs]
+    step = Fraction(1, max(p.denominator for p in products)) * math.gcd(*(p.numerator for p in products if p))
+    return f32(float(sum(products))) if sum(map(abs, products)) < step * 2**13 else None
 
 
 @cache
@@ -161,9 +173,7 @@ def scalings(blocked: bool) -> Iterator[Scaling]:
                 yield Scaling(site, order, kept_in)
                 if site == "stretch":
                     yield Scaling(site, order, kept_in, fused=True)
-        for enters in ("bfloat16", "float16"):
+        for enters in ("float32", "bfloat16", "float16"):
             yield Scaling("operands", kept_in=kept_in, enters=enters)
-        for fused in (False, True):
-            yield Scaling("operands", kept_in=kept_in, fused=fused)
         yield Scaling("exact", kept_in=kept_in)
     yield Scaling("ignored", kept_in="float32")
