@@ -29,6 +29,7 @@ start here:
   narrowgauge identify torch_eager          which named policy a kernel follows, whatever it claims
   narrowgauge sweep --kernel torch --format float8_e4m3fn
                                             all 2^32 inputs
+  narrowgauge probe --kernel my_gemm.py     what the accumulator of a product of matrices is: bits, order, scales
   narrowgauge cast 500 float8_e4m3fn        one input: what each policy gives, and on whose word
   narrowgauge diff vllm.fp8_per_token_dynamic sglang.fp8_per_token_cta
                                             where two engines' quantizers part, and at which step
@@ -56,7 +57,7 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "inputs", "judge", "identify", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
+    "devices", "test", "inputs", "judge", "identify", "probe", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
     "explain", "golden", "bench",
 )  # fmt: skip
 

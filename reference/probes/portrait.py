@@ -26,6 +26,8 @@ PROBES: tuple[Probe, ...] = (
     output.PROBE,
     integers.PROBE,
 )
+#: findings that follow from several probes, or from several launches
+SCHEDULE = ("promotion", "split_k", "repeats")
 HALF = "half"
 #: K is long enough for windows of 128, and short enough to be cheap
 LENGTH = 512
