@@ -17,6 +17,8 @@ COARSE = 32
 #: exponents of M and of the small terms: those of a float16 accumulator, where the formats allow no more; and more
 NARROW, WIDE = (15, -24), (40, -40)
 EIGHT_BITS = 8
+#: letters of an order that is still read as one
+LONGEST = 40
 
 
 def fine(setting: Setting) -> tuple[int, ...]:
@@ -83,6 +85,14 @@ def _tree(setting: Setting, answers: Answers, name: str, places: Sequence[int]) 
     return root if isinstance(root, Node) else "what is lost fits no tree: the order is not the same in all rows"
 
 
+def _branch(node: Node, i: int, j: int) -> Node:
+    """The least branch that holds both terms."""
+    for part in node.parts:
+        if isinstance(part, Node) and {i, j} <= set(leaves_of(part)):
+            return _branch(part, i, j)
+    return node
+
+
 def _read_fine(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
     root = _tree(setting, answers, "fine", fine(setting))
     if isinstance(root, str):
@@ -91,15 +101,23 @@ def _read_fine(setting: Setting, answers: Answers, found: Findings) -> list[Find
     bottom = root
     while isinstance(bottom.parts[0], Node):
         bottom = bottom.parts[0]
+    met = {str(end): _branch(root, 0, end).size for end in (1, 2, 4, 8, 16, 32)}
     at_once = 1 if links is not None and links.terms == 1 else len(bottom.parts)
     first = leaves_of(bottom)
     where = "" if first == list(range(len(first))) else f", the first those at {drawn(bottom).strip('()')}"
     one = "one product after the other" if at_once == 1 else f"{at_once} products at once{where}"
     words = f"{said}" if said != f"chain of {at_once}" else "each result enters the next addition"
+    if len(said) > LONGEST:
+        said, words = "tree", f"a tree in which those at {drawn(bottom).strip('()')} meet first (--json has all of it)"
     return [
-        Finding("order", said, words, {"tree": drawn(root)}),
+        Finding("order", said, words, {"tree": drawn(root), "met": met}),
         Finding("fused", str(at_once), one),
     ]
+
+
+def _is_run(places: list[int]) -> bool:
+    """Whether one follows the other."""
+    return sorted(places) == list(range(min(places), max(places) + 1))
 
 
 def _read_coarse(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
@@ -110,6 +128,9 @@ def _read_coarse(setting: Setting, answers: Answers, found: Findings) -> list[Fi
     step = places[1]
     raw = {"tree": drawn(root), "step": step}
     links = chain(root)
+    if links is not None and not links.terms and not _is_run(first := leaves_of(links.first)):
+        said = f"those at {', '.join(str(n * step) for n in first[:4])} … are one sum, those between others"
+        return [Finding("stretch", "interleaved", said, raw)]
     if links is not None and not links.terms:
         length = links.first.size * step
         return [Finding("stretch", str(length), f"sums of {length} products are added up", raw)]

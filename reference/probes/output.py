@@ -85,9 +85,9 @@ def _read(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
 
 
 def _bits(found: Findings) -> int | None:
-    """Bits of one addition, and of what is carried on: the fewer of the two."""
-    said = [found[name].value.removeprefix(">=") for name in ("width", "carried")]
-    return min(map(int, said)) if all(said) else None
+    """Bits of one addition, and of what is carried on: the fewer of those that are known."""
+    said = [found[name].value.removeprefix(">=") for name in ("width", "carried", "apart")]
+    return min(map(int, filter(None, said)), default=None)
 
 
 def _fits(parts: tuple[float, ...], bits: int) -> bool:

@@ -14,9 +14,9 @@ from narrowgauge.reference.probes.setting import Setting
 
 #: in the order in which they are read: some need what others found
 PROBES: tuple[Probe, ...] = (
+    order.FINE_PROBE,
     width.PROBE,
     rounding.PROBE,
-    order.FINE_PROBE,
     order.COARSE_PROBE,
     order.REACH_PROBE,
     extremes.SUBNORMALS,
@@ -132,7 +132,8 @@ def _schedule(setting: Setting, found: Mapping[str, Finding], half: Finding) -> 
             Finding("split_k", "none", "K is summed in one piece"),
         ]
     if not whole.isdecimal():
-        return [unsaid("promotion", f"the order over K is of no simple form: {whole}"), unsaid("split_k", "as above")]
+        why = f"the order over K is no chain of stretches: {found['stretch'].words}"
+        return [unsaid("promotion", why), unsaid("split_k", why)]
     length, parts = int(whole), setting.k // int(whole)
     if half.value == str(length // 2):
         return [

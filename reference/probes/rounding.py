@@ -63,11 +63,14 @@ def _lift(setting: Setting, w: int) -> int | None:
 
 
 def _read(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
-    return [_of(setting, answers, name, found[bits]) for name, bits in (("rounding", "carried"), ("adding", "apart"))]
+    adding = _of(setting, answers, "adding", found["apart"])
+    if not found["width"].value:
+        return [unsaid("rounding", found["width"].words), adding]
+    return [_of(setting, answers, "rounding", found["carried"]), adding]
 
 
 def _of(setting: Setting, answers: Answers, name: str, bits: Finding) -> Finding:
-    w = int(bits.value) if bits.value.isdecimal() else 0
+    w = max((known for known in CARRIED if bits.value.isdecimal() and known <= int(bits.value)), default=0)
     lift = _lift(setting, w) if w in CARRIED else None
     asked = [case for case in (*CASES, ODD) if (name, w, *case) in answers]
     if lift is None or not asked:

@@ -122,7 +122,8 @@ def _operands(row: Sums, enters: str) -> float | None:
     if not all(math.isfinite(x * y) and abs(x * y) < 2.0**127 for x, y in pairs):
         return None
     products = [Fraction(x) * Fraction(y) for x, y in pairs]
-    step = Fraction(1, max(p.denominator for p in products)) * math.gcd(*(p.numerator for p in products if p))
+    whole = math.gcd(*(p.numerator for p in products))
+    step = Fraction(whole & -whole, max(p.denominator for p in products))  # the place of the last bit
     return f32(float(sum(products))) if sum(map(abs, products)) < step * 2**13 else None
 
 

@@ -58,14 +58,28 @@ def _read(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
     if not any(bits.values()):
         why = f"{setting.a.format} x {setting.b.format} to {setting.out} hold no products that are far enough apart"
         return [unsaid(name, why) for name in ("width", "carried", "apart")]
-    near = [b for name, b in bits.items() if b and name not in ("far", "apart")]
+    near = [b for name, b in bits.items() if b and name not in ("far", "apart") and _beside(found, name)]
+    if not near:
+        return [unsaid("width", "the terms at 0 and 1 meet last: nothing is added beside both"), *_ends(bits)]
     width = max(near, key=_number)
     table = ", ".join(f"{name}: {b}" for name, b in bits.items())
     return [
         Finding("width", width, f"{width} bits below the largest term are kept in one addition", {"bits": table}),
+        *_ends(bits),
+    ]
+
+
+def _ends(bits: dict[str, str]) -> list[Finding]:
+    return [
         Finding("carried", bits["far"], f"{bits['far']} bits are carried from one end of K to the other"),
         Finding("apart", bits["apart"], f"{bits['apart']} bits where each term has a stretch of K of its own"),
     ]
+
+
+def _beside(found: Findings, end: str) -> bool:
+    """Whether the term at 1 is added no later than the one that takes U away: else it never met U."""
+    met = found["order"].seen.get("met", {})
+    return not met or met["1"] <= met[end]
 
 
 def _number(bits: str) -> int:
