@@ -33,6 +33,7 @@ from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.policies import POLICIES, fitting
 from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.reference.wide.widening import Widening
 
 Tensors = Mapping[str, Coded]
 #: how the vectors of one claim are stored, with the tensors of each form besides a quantizer's outputs
@@ -145,6 +146,8 @@ def _choices(claim: Claim) -> tuple[object, ...]:
     if isinstance(behaviour, Multiplying):
         # the vectors hold for every accumulator that holds what the product's own holds exactly
         return behaviour.product, behaviour.accumulator.exact_bits >= products.EXACT_BITS
+    if isinstance(behaviour, Widening):
+        return (behaviour.wide,)
     return behaviour.policy, behaviour.recipe
 
 

@@ -26,7 +26,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.triton_kv_write_fp4": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_kv_write_groups": ("torch", "triton"),
     "narrowgauge.kernels_under_test.torch_convert": ("torch",),
+    "narrowgauge.kernels_under_test.torch_gemm": ("torch",),
     "narrowgauge.kernels_under_test.triton_convert_fp8": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_convert_packed": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_gemm_fp8": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_gemm_int8": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_gemm_wide": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_gemm_mx": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_gemm_moe": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),
 }

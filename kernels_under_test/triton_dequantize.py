@@ -9,12 +9,10 @@ import triton
 import triton.language as tl
 
 from narrowgauge import Dequantize, kernel
-from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, E4M3, E5M2, FNUZ, FP4
+from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, BFLOAT16, E4M3, E5M2, FLOAT16, FNUZ, FP4
 from narrowgauge.kernels_under_test.triton_codec import decode, decode_e8m0, decode_integer, store_float32_bits
 from narrowgauge.kernels_under_test.triton_steps import bits, over, real
 from narrowgauge.kernels_under_test.triton_tiling import TILE_COLUMNS, TILE_ROWS, by_strides
-
-BFLOAT16, FLOAT16 = ("bfloat16",), ("float16",)
 
 
 @triton.jit

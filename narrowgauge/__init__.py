@@ -1,9 +1,9 @@
 """narrowgauge: conformance and regression tests for low-precision numerics.
 
 What a kernel owner needs is here: ``kernel``, the contracts ``Cast``, ``Quantize``, ``Dequantize``, ``Then``,
-``KvWrite``, ``KvRead``, ``Attend``, ``Convert``, ``Matmul`` and ``observe``, and ``CastPolicy``, ``Recipe``, ``Cache``,
-``Conversion`` and ``Product`` for a semantics of one's own. Importing this package imports neither torch nor the
-reference.
+``KvWrite``, ``KvRead``, ``Attend``, ``Convert``, ``Matmul``, ``WideOp`` and ``observe``, and ``CastPolicy``,
+``Recipe``, ``Cache``, ``Conversion`` and ``Product`` for a semantics of one's own. Importing this package imports
+neither torch nor the reference.
 """
 
 from narrowgauge.contracts.cache import Buffer, Cache, Field, Part
@@ -19,6 +19,7 @@ from narrowgauge.contracts.operations import (
     Matmul,
     Quantize,
     Then,
+    WideOp,
     observe,
 )
 from narrowgauge.contracts.policy import CastPolicy
@@ -48,6 +49,7 @@ __all__ = [
     "Quantize",
     "Recipe",
     "Then",
+    "WideOp",
     "__version__",
     "kernel",
     "observe",

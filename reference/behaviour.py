@@ -26,6 +26,7 @@ from narrowgauge.contracts.operations import (
     OfCache,
     Quantize,
     Then,
+    WideOp,
 )
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.product import Operand
@@ -44,7 +45,8 @@ from narrowgauge.reference.matmul import products
 from narrowgauge.reference.matmul.accumulators import accumulator_named, least_exact
 from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.staged import PLAIN
-from narrowgauge.reference.wide import wide_result
+from narrowgauge.reference.wide.run import resolve_wide, wide_result
+from narrowgauge.reference.wide.widening import Widening
 
 Buffers = dict[str, Coded]
 #: given the behaviour, what the last cast was given, and its codes: other codes
@@ -107,8 +109,8 @@ class Behaviour:
         return codes
 
 
-#: a behaviour of each kind: of a tensor, of a cache, of a checkpoint's buffers, of two matrices
-Promised = Behaviour | Paged | Converting | Multiplying
+#: a behaviour of each kind: of a tensor, of a cache, of a checkpoint's buffers, of two matrices, of a wide operation
+Promised = Behaviour | Paged | Converting | Multiplying | Widening
 
 
 def promised(claim: Claim) -> Promised:
@@ -117,6 +119,8 @@ def promised(claim: Claim) -> Promised:
         return converting_of(claim)
     if isinstance(claim.contract, Matmul):
         return multiplying_of(claim)
+    if isinstance(claim.contract, WideOp):
+        return widening_of(claim)
     return paged_behaviour(claim) if isinstance(claim.contract, OfCache) else behaviour_of(claim)
 
 
@@ -153,6 +157,15 @@ def converting_of(claim: Claim) -> Converting:
     return Converting(conversion, claim.source, claim.format, _quantizer_of(conversion, claim))
 
 
+def widening_of(claim: Claim) -> Widening:
+    """The behaviour that a claim on a wide operation promises. Raises ``BadInput`` for formats that do not fit."""
+    contract = claim.contract
+    assert isinstance(contract, WideOp)
+    wide = resolve_wide(contract.wide, f"claim {claim}")
+    wide.check(claim.source, claim.format)
+    return Widening(wide, claim.source, claim.format)
+
+
 def multiplying_of(claim: Claim) -> Multiplying:
     """The behaviour that a claim on a product promises. Raises ``BadInput`` for formats that it does not have, and for
     an accumulator that there is not."""
@@ -169,6 +182,25 @@ def multiplying_of(claim: Claim) -> Multiplying:
     policy = CastPolicy() if claim.format == "int32" else policies.resolve(product.cast, claim.format)
     rounding = Behaviour("float64", claim.format, policy)
     return Multiplying(product, claim.source, claim.format, accumulator, *sides, rounding)
+
+
+#: targets that add in float32 as IEEE 754 has it: no unit of fewer bits is there
+_WITHOUT_UNITS = ("host", "interpreter")
+
+
+def claim_on(claim: Claim, target: str) -> Claim:
+    """The claim as it is held on a target: a product whose accumulator nobody names has that of the target's least
+    exact unit."""
+    contract = claim.contract
+    if not isinstance(contract, Matmul) or contract.accumulator:
+        return claim
+    product = products.resolve(contract.product)
+    if product.accumulator:
+        return claim
+    entering = (product.a.enters or claim.source, product.b.enters or product.b.format or claim.source)
+    whole = least_exact("", *entering).whole
+    named = "float32" if target in _WITHOUT_UNITS and not whole else least_exact(target, *entering).name
+    return replace(claim, contract=replace(contract, accumulator=named))
 
 
 def _operand_of(operand: Operand, codes: str) -> Behaviour:
@@ -217,9 +249,9 @@ def _nan_as_it_came(behaviour: Behaviour, x: Coded, codes: Coded) -> Coded:
 def behaviour_of(claim: Claim) -> Behaviour:
     """The same for a claim on a tensor, and none on a cache."""
     contract = claim.contract
-    if isinstance(contract, OfCache | Convert | Matmul):
+    if isinstance(contract, OfCache | Convert | Matmul | WideOp):
         raise BadInput(
-            f"{claim}: expected a claim on a tensor; a cache, a conversion or a product has a behaviour of its own kind"
+            f"{claim}: expected a cast, a quantizer or a reader; other contracts have behaviours of their own kinds"
         )
     if isinstance(contract, Cast):
         return Behaviour(claim.source, claim.format, policies.resolve(contract.policy, claim.format))
@@ -242,6 +274,8 @@ def resolved(claim: Claim) -> Claim:
         return replace(claim, contract=Convert(catalogue.resolve(claim.contract.conversion)))
     if isinstance(claim.contract, Matmul):
         return replace(claim, contract=replace(claim.contract, product=products.resolve(claim.contract.product)))
+    if isinstance(claim.contract, WideOp):
+        return replace(claim, contract=WideOp(resolve_wide(claim.contract.wide, f"claim {claim}")))
     recipe = recipe_of(claim)
     if isinstance(claim.contract, OfCache):
         return replace(claim, contract=replace(claim.contract, cache=caches.resolve(claim.contract.cache)))
@@ -294,6 +328,9 @@ def standing_of(claim: Claim) -> Standing:
         product = products.resolve(contract.product)
         breaks = "a specification that it claims" if product.evidence == "specification" else "its own claim"
         return Standing(f"{product.name}: {product.source}", product.evidence, breaks)
+    if isinstance(contract, WideOp):
+        wide = resolve_wide(contract.wide, f"claim {claim}")
+        return Standing(f"{wide.name}: {wide.source}", wide.evidence, "its own claim")
     if isinstance(contract, OfCache):
         cache = caches.resolve(contract.cache)
         return Standing(f"{cache.name}: {cache.source}", "source", "its own claim")

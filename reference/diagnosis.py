@@ -30,6 +30,7 @@ from narrowgauge.reference.kv.settling import free_rows, settled
 from narrowgauge.reference.listing import origin
 from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.showing import show
+from narrowgauge.reference.wide.widening import Widening
 
 Rows = npt.NDArray[np.intp]
 #: how many rows of each class of difference a witness takes, and how many rows that agree
@@ -41,6 +42,8 @@ PAIRED, PARTIAL = 8, 24
 PAIRS_WITHIN, PAIRS_OF_ATTENTION_WITHIN = 1 << 18, 1 << 14
 #: the least part of what differs that one of two faults explains alone: 1 in so many
 LEAST_PART = 16
+#: of the ways in which a fault of a product was made, so many are told
+WAYS_TOLD = 3
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class _Candidate:
     names: tuple[str, ...]
     behaviour: Promised
     whole: bool  #: what it does to a row depends on others, so that it is tried on all of them
+    how: str = ""  #: the way in which it is made, where there are several
 
     @property
     def name(self) -> str:
@@ -109,13 +113,29 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
             return (Explanation(tuple(c.name for c in in_part), difference.total, 0, only=part),)
     if not complete and not _too_large(right, got):
         complete = _complete(_pairs(right, singles, seen, few), seen)
-    if complete:
-        names = tuple(c.name for c in complete)
-        return (Explanation(names, difference.total, 0, _separating_input(claim, complete)),)
-    return _partial(singles, seen)
+    complete = complete or _complete(_single_faults(right, loose=True), seen)
+    return (_together(claim, complete, difference),) if complete else _partial(singles, seen)
+
+
+def _together(claim: Claim, same: list[_Candidate], difference: Difference) -> Explanation:
+    """Faults that all reproduce every output, each with the ways in which it does."""
+    ways: dict[str, list[str]] = {}
+    for candidate in same:
+        ways.setdefault(candidate.name, []).append(candidate.how)
+    how = tuple(_told(several) for several in ways.values())
+    first = [next(c for c in same if c.name == name) for name in ways]
+    apart = _separating_input(claim, first)
+    return Explanation(tuple(ways), difference.total, 0, apart, how=how if any(how) else ())
+
+
+def _told(ways: list[str]) -> str:
+    more = len(ways) - WAYS_TOLD
+    return " or ".join(ways[:WAYS_TOLD]) + (f", or in {more} more ways" if more > 0 else "")
 
 
 def _too_large(right: Promised, got: Mapping[str, Coded]) -> bool:
+    if isinstance(right, Multiplying):  # each fault of a product can be made in so many ways
+        return True
     if not isinstance(right, Paged):
         return False
     most = PAIRS_OF_ATTENTION_WITHIN if isinstance(right.contract, Attend) else PAIRS_WITHIN
@@ -150,11 +170,12 @@ def _leaves_nothing(candidate: _Candidate, seen: _Seen) -> bool:
     return tried is not None and tried.left == 0
 
 
-def _single_faults(right: Promised) -> Iterable[_Candidate]:
+def _single_faults(right: Promised, loose: bool = False) -> Iterable[_Candidate]:
+    """Every way of every fault. ``loose``: those that a bound alone defines, which fit much that is a little off."""
     for name, fault in FAULTS.items():
-        wrong = fault.applied_to(right)
-        if wrong is not None:
-            yield _Candidate((name,), wrong, _whole(wrong, fault.across_rows))
+        for way in fault.ways(right):
+            if way.loose == loose:
+                yield _Candidate((name,), way.behaviour, _whole(way.behaviour, fault.across_rows), way.note)
 
 
 def _whole(wrong: Promised, across_rows: bool) -> bool:
@@ -235,7 +256,7 @@ def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
         if isinstance(behaviour, Paged) and isinstance(behaviour.contract, KvWrite):
             got = settled(behaviour, seen.x, got, outputs, seen.free)
     except BadInput:
-        if isinstance(behaviour, Paged | Converting | Multiplying):
+        if isinstance(behaviour, Paged | Converting | Multiplying | Widening):
             return None
         raise
     outputs = {name: outputs[name] for name in seen.difference.classes}
@@ -256,7 +277,7 @@ def _partial(singles: list[_Tried], seen: _Seen) -> tuple[Explanation, ...]:
     best = [e for e in found if (e.left, e.explained) == (found[0].left, found[0].explained)]
     if not best:
         return ()
-    together = tuple(name for e in best for name in e.faults)
+    together = tuple(dict.fromkeys(name for e in best for name in e.faults))
     return (Explanation(together, best[0].explained, best[0].left), *found[len(best) : len(best) + 2])
 
 

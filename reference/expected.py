@@ -14,7 +14,8 @@ from narrowgauge.reference.kv.outputs import paged_outputs
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.matmul.run import multiplied
-from narrowgauge.reference.wide import wide_result
+from narrowgauge.reference.wide.run import ends_of, wide_result
+from narrowgauge.reference.wide.widening import Widening
 
 
 def expected(claim: Claim, x: Coded | Interval) -> Expected:
@@ -51,6 +52,10 @@ def outputs_of(behaviour: Promised, x: Coded | Interval) -> Expected:
     """The outputs that a behaviour may give, right or wrong, for an input tensor, or for any tensor of an interval."""
     if isinstance(behaviour, Paged):
         return paged_outputs(behaviour, x)
+    if isinstance(behaviour, Widening):
+        if not isinstance(x, Coded):
+            raise BadInput("a wide operation is given numbers that are known exactly; an interval of inputs came")
+        return {name: Interval(*ends) for name, ends in ends_of(behaviour, x).items()}
     if isinstance(behaviour, Converting):
         if not isinstance(x, Coded):
             raise BadInput("what a checkpoint stores is known exactly; an interval of inputs came")

@@ -23,7 +23,7 @@ from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.form import parts_of
 from narrowgauge.reference.memory import packings
 from narrowgauge.reference.quantize import amax_of
-from narrowgauge.reference.wide import wide_result
+from narrowgauge.reference.wide.run import wide_result
 
 F64 = npt.NDArray[np.float64]
 #: a static scale in units of amax / bound: below 1 clips, far above 1 flushes
@@ -74,7 +74,7 @@ def with_given(claim: Claim, x: Coded, turn: int | None = 0) -> Coded:
     given: dict[str, Coded] = {}
     if isinstance(claim.contract, Then):
         shape = (1, x.shape[1] // parts_of(claim))
-        given = {name: _weight(shape, claim.source) for name in WIDE[claim.contract.first].inputs}
+        given = {name: _weight(shape, claim.source) for name in WIDE[claim.contract.first].given(claim.source)}
         seen = wide_result(Input(x.format, x.data, given), claim.contract.first)[1] if recipe.inputs else x
     else:
         seen = x

@@ -27,7 +27,8 @@ from narrowgauge.reference.landmarks import boundaries, codes_near
 from narrowgauge.reference.matmul import cases as products
 from narrowgauge.reference.memory import fits
 from narrowgauge.reference.noise import scrambled
-from narrowgauge.reference.wide_cases import every_code, noise_rows
+from narrowgauge.reference.wide import cases as wide_cases
+from narrowgauge.reference.wide.rows import every_code, noise_rows
 
 Depth = Literal["smoke", "standard", "exhaustive"]
 DEPTHS: tuple[Depth, ...] = ("smoke", "standard", "exhaustive")
@@ -307,6 +308,11 @@ _CACHES = tuple(
     for operation in named.operations
 )
 
+_WIDE = tuple(
+    Case(name, "wide", wide_cases.made(name), rows.about, rows.depth, wide_cases.suits(name))
+    for name, rows in wide_cases.CASES.items()
+)
+
 CASES: tuple[Case, ...] = (
     *_OF_CASTS,
     *_NAMED_ROWS,
@@ -318,6 +324,7 @@ CASES: tuple[Case, ...] = (
     *_FUSED,
     *_CONVERSIONS,
     *_PRODUCTS,
+    *_WIDE,
     *_CACHES,
 )
 

@@ -21,7 +21,7 @@ from narrowgauge.reference.behaviour import Behaviour, Buffers
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.open_steps import every_answer, is_open, ways
 from narrowgauge.reference.staged import Staged
-from narrowgauge.reference.wide import wide_result
+from narrowgauge.reference.wide.run import wide_result
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from narrowgauge.contracts.coded import Coded, digest
-from narrowgauge.contracts.errors import BadInput, unknown
-from narrowgauge.contracts.operations import Cast, Claim, Convert, Matmul, Observe, OfCache, Then
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.operations import Cast, Claim, Convert, Matmul, Observe, OfCache, Then, WideOp
 from narrowgauge.contracts.outcome import CHOICES
 from narrowgauge.contracts.verdict import Verdict
-from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import (
     behaviour_of,
     candidates,
@@ -31,6 +30,7 @@ from narrowgauge.reference.listing import mismatches
 from narrowgauge.reference.matmul import memory as product_memory
 from narrowgauge.reference.memory import check_layouts
 from narrowgauge.reference.open_answers import open_answers
+from narrowgauge.reference.wide.run import quantizable
 
 
 def judge(
@@ -137,7 +137,7 @@ def check_claim(claim: Claim) -> None:
             raise BadInput(f"{claim}: no named rule has destination {claim.format}; there is nothing to compare with")
         return
     standing_of(claim)
-    if isinstance(claim.contract, OfCache):
+    if isinstance(claim.contract, OfCache | WideOp):
         promised(claim)
         return
     if isinstance(claim.contract, Convert):
@@ -151,6 +151,6 @@ def check_claim(claim: Claim) -> None:
             f"{claim}: a stochastic cast cannot be judged: nobody hands a kernel the random bits to round by, so "
             "no code is the expected one; reference.codec.encode takes them as RandomBits"
         )
-    if isinstance(claim.contract, Then) and claim.contract.first not in WIDE:
-        raise unknown("operation", claim.contract.first, WIDE, f"claim {claim}")
+    if isinstance(claim.contract, Then):
+        quantizable(claim.contract.first, f"claim {claim}")
     check_layouts(claim)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, given_with
-from narrowgauge.contracts.operations import Claim, Convert, Matmul, OfCache
+from narrowgauge.contracts.operations import Claim, Convert, Matmul, OfCache, WideOp
 from narrowgauge.contracts.recipe import Blocks
 from narrowgauge.contracts.verdict import Mismatch
 from narrowgauge.reference.behaviour import blocks_of
@@ -55,6 +55,8 @@ def origin(claim: Claim, x: Coded, output: str, index: tuple[int, ...], shape: t
         return _converted_from(x, index, shape)
     if isinstance(claim.contract, Matmul):
         return _multiplied_from(x, index)
+    if isinstance(claim.contract, WideOp):
+        return _row_of(x, index)
     return input_of(quantized(claim, x), index, shape, blocks_of(claim))
 
 
@@ -67,6 +69,16 @@ def _converted_from(x: Coded, index: tuple[int, ...], shape: tuple[int, ...]) ->
             there = index if value.shape == shape else (0, 0)
             beside.append(f"{name} {show(Coded(value.format, value.data[there]))}")
     return ", ".join([own, *beside]) if own else ", ".join(beside)
+
+
+def _row_of(x: Coded, index: tuple[int, ...]) -> str:
+    """The element in that place where there is one, and what its row holds, since all of it counts."""
+    row = decode_values(Coded(x.format, x.data[index[0]]))
+    own = f"{show(Coded(x.format, x.data[index]))}, " if index[1] < x.shape[1] else ""
+    odd = np.count_nonzero(~np.isfinite(row))
+    ends = row[np.isfinite(row)]
+    held = f"{ends.min():.9g} to {ends.max():.9g}" if ends.size else "nothing finite"
+    return f"{own}row {index[0]} of {x.shape[1]} elements, {held}" + (f", {odd} not finite" if odd else "")
 
 
 def _multiplied_from(x: Coded, index: tuple[int, ...]) -> str:

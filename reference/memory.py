@@ -80,7 +80,7 @@ def sent_formats(claim: Claim) -> dict[str, str]:
         return product_memory.sent_formats(multiplying_of(claim).product, claim.source, claim.format)
     given = dict(resolved(claim).inputs)
     if isinstance(claim.contract, Then):
-        given |= dict.fromkeys(WIDE[claim.contract.first].inputs, claim.source)
+        given |= WIDE[claim.contract.first].given(claim.source)
     formats = {"x": claim.source} | given
     if claim.operation == Dequantize.operation:
         formats |= {"x" if name == "codes" else name: packing.element for name, packing in packings(claim).items()}

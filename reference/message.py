@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from narrowgauge.contracts.verdict import Explanation, OpenAnswers, Verdict
 from narrowgauge.reference.faults.registry import fault_named
 
@@ -54,6 +56,7 @@ def _headline(verdict: Verdict, subject: str) -> str:
     extra = len(best.faults) - SPELLED_OUT
     name += f" and {extra} more" if extra > 0 else ""
     name += f" in {best.only} alone" if best.only else ""
+    name += f" ({best.how[0]})" if best.how and best.how[0] and len(best.faults) == 1 else ""
     if not best.accounts_for(verdict.differing):
         nearest = f"nearest: {name} {in_part(best, verdict.differing)}"
         return f"[UNEXPLAINED] {subject}: {word}, and no known fault accounts for it; {nearest}"
@@ -90,11 +93,11 @@ def _reasons(verdict: Verdict) -> list[str]:
         ]  # a cause, spelled out, would read as a finding
     lines = []
     for explanation in verdict.explanations[:1]:
-        for name in explanation.faults[:SPELLED_OUT]:
+        for name, how in zip_longest(explanation.faults[:SPELLED_OUT], explanation.how[:SPELLED_OUT], fillvalue=""):
             for single in name.split(" + "):
                 fault = fault_named(single)
                 seen = f" (seen in {', '.join(fault.reports)})" if fault.reports else ""
-                lines.append(f"  {single}: {fault.cause}{seen}")
+                lines.append(f"  {single}: {fault.cause}{seen}{f'; {how}' if how else ''}")
         if explanation.separated_by:
             lines.append(f"  told apart by: {explanation.separated_by}")
     lines += [f"  next best: {_short(e, verdict.differing)}" for e in verdict.explanations[1:]]

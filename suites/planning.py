@@ -13,6 +13,7 @@ from narrowgauge.contracts.views import View
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.targets import TARGETS
 from narrowgauge.golden.families import family_of
+from narrowgauge.reference.behaviour import claim_on
 from narrowgauge.reference.inputs import CASES, DEPTHS, Depth
 from narrowgauge.reference.judge import check_claim
 
@@ -140,7 +141,7 @@ def _places(
             if claim.operation == operation:
                 places = [device for device in one_per_target(devices) if runs_on(plugged, device)]
                 for device in _sparing(plugged, operation, places) if sparing else places:
-                    yield plugged, claim, device
+                    yield plugged, claim_on(claim, device.emulates or device.target), device
 
 
 def _sparing(plugged: Plugged, operation: str, places: list[Device]) -> list[Device]:

@@ -14,6 +14,7 @@ from rich.text import Text
 from narrowgauge.command.cache_words import described
 from narrowgauge.command.caches import CACHES, cache, is_cache
 from narrowgauge.command.calls import call, called_as, is_call
+from narrowgauge.command.legal_words import LEGAL, is_legal, legal
 from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.conversion import Conversion
@@ -63,12 +64,12 @@ WHERE = {
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="explain a format, a policy, a recipe, a call or a cache of an engine, a conversion, a product, a fault, a target, "
-        "or a symptom",
+        help="explain a format, a policy, a recipe, a call or a cache of an engine, a conversion, a product, "
+        "an accumulator, a fault, a target, a symptom, or where a format may stand",
         description="For example: float8_e4m3fnuz, ocp_saturate, vllm.fp8_per_token_dynamic, "
         '"sglang.per_token_quant_fp8 rows_per_multiprocessor=3", "kv.vllm flag=fp8 target=gfx942", '
         "vllm.flash_fp8 (a cache), awq_to_gptq (a conversion), cast.ties_away, "
-        'TIES (the word in brackets of a failure), gfx942, MI300, "!!!!".',
+        'TIES (the word in brackets of a failure), gfx942, MI300, "!!!!", legal (where a format may stand).',
     )
     parser.add_argument("what", metavar="NAME", help="a name of any of these, or a symptom in your own words")
     parser.add_argument(
@@ -128,6 +129,8 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return call(what, width)
     if is_cache(what):
         return cache(what, width)
+    if is_legal(what):
+        return legal(what, width)
     if what in FAULTS:
         found = survey(what)
         where = {"where": [dataclasses.asdict(one) for one in found]}
@@ -147,25 +150,9 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [
-        *FORMATS,
-        *POLICIES,
-        *RECIPES,
-        *CALLS,
-        *CACHES,
-        *KEPT,
-        *CONVERSIONS,
-        *PRODUCTS,
-        *ACCUMULATORS,
-        *FAULTS,
-        *TARGETS,
-    ]
-    raise unknown(
-        "format, policy, recipe, conversion, product, accumulator, fault, target or symptom",
-        what,
-        known,
-        aliases=ALIASES,
-    )
+    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *CONVERSIONS, *PRODUCTS, *ACCUMULATORS]
+    kinds = "format, policy, recipe, conversion, product, accumulator, fault, target or symptom"
+    raise unknown(kinds, what, [*known, *FAULTS, *TARGETS, LEGAL], aliases=ALIASES)
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------

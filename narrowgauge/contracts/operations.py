@@ -13,6 +13,7 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.product import Product
 from narrowgauge.contracts.recipe import INPUTS, Recipe
+from narrowgauge.contracts.wide import Wide
 
 #: name of an output or input -> name of the layout in which it stands in memory
 Layouts = tuple[tuple[str, str], ...]
@@ -189,6 +190,30 @@ class Matmul:
 
 
 @dataclass(frozen=True)
+class WideOp:
+    """An operation that is computed in float32, x [rows, columns], by one entry of the catalogue (a name, or your own).
+
+    What it takes and returns beside x has names of its own: ``weight``, ``residual``, ``y``. A claim's source is the
+    format of x, its format that of what comes out, where an output has none of its own.
+    """
+
+    wide: str | Wide
+    operation: ClassVar[str] = "wide"
+
+    @property
+    def rule(self) -> str:
+        """The operation's name."""
+        return self.wide if isinstance(self.wide, str) else self.wide.name
+
+    @property
+    def known(self) -> Wide:
+        """The operation as data. Raises ``BadInput`` where it is but a name."""
+        if isinstance(self.wide, str):
+            raise BadInput(f"what {self.wide!r} takes and returns is said by the operation; resolve the claim first")
+        return self.wide
+
+
+@dataclass(frozen=True)
 class Observe:
     """Claims nothing: asks which named policy or recipe the kernel follows."""
 
@@ -205,12 +230,12 @@ class Observe:
 
 
 OfCache = KvWrite | KvRead | Attend
-Contract = Cast | Quantize | Dequantize | Then | Convert | Matmul | Observe | OfCache
+Contract = Cast | Quantize | Dequantize | Then | Convert | Matmul | WideOp | Observe | OfCache
 #: operations that a kernel can claim, and the pytest marker of each
 OPERATIONS = {kind.operation: marker for kind, marker in (
     (Cast, "cast"), (Quantize, "quantizer"), (Dequantize, "quantizer"), (Then, "quantizer"),
     (KvWrite, "kv_cache"), (KvRead, "kv_cache"), (Attend, "kv_cache"), (Convert, "checkpoint"),
-    (Matmul, "matmul"),
+    (Matmul, "matmul"), (WideOp, "wide_op"),
 )}  # fmt: skip
 #: those that a kernel can be observed for
 OBSERVED = (Cast.operation, Quantize.operation)
@@ -266,6 +291,8 @@ class Claim:
             return {name: INPUTS[name] for name in contract.inputs}
         if isinstance(contract, Convert):
             return contract.known.inputs(self.source)
+        if isinstance(contract, WideOp):
+            return contract.known.given(self.source)
         if isinstance(contract, Dequantize):
             return contract.known.given_to_reader(self.source)
         return {name: INPUTS[name] for name in contract.known.inputs}
@@ -283,6 +310,8 @@ class Claim:
             raise BadInput(f"{self}: what it returns follows from its cache; reference/kv/memory.py says it")
         if isinstance(contract, Quantize | Then | Convert):
             return contract.known.outputs(self.format)
+        if isinstance(contract, WideOp):
+            return contract.known.gives(self.format)
         observed = isinstance(contract, Observe) and contract.of == Quantize.operation
         return {"codes": self.format} | ({"scale": "float32"} if observed else {})
 
@@ -314,6 +343,8 @@ def _contract(operation: str, rule: str, text: str) -> Contract:
         return _attend(rule, text)
     if operation == Convert.operation:
         return Convert(rule)
+    if operation == WideOp.operation:
+        return WideOp(rule)
     if operation == Matmul.operation:
         product, _, accumulator = rule.partition("+")
         return Matmul(product, accumulator)

@@ -21,10 +21,13 @@ from narrowgauge.contracts.operations import (
     Observe,
     Quantize,
     Then,
+    WideOp,
 )
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.product import Operand, Product
 from narrowgauge.contracts.recipe import Blocks, Destination, Reader, Recipe
+from narrowgauge.contracts.wide import Held as WideHeld
+from narrowgauge.contracts.wide import Wide
 
 Json = dict[str, Any]
 
@@ -62,13 +65,16 @@ def contract_from_json(data: Json) -> Contract:
             product = fields["product"]
             fields["product"] = product if isinstance(product, str) else _product_from_json(product)
             return Matmul(**fields | {"portrait": tuple((str(n), str(v)) for n, v in fields["portrait"])})
+        if operation == "wide":
+            wide = fields["wide"]
+            return WideOp(wide if isinstance(wide, str) else _wide_from_json(wide))
         if operation in _OF_CACHE:
             cache = fields["cache"]
             fields["cache"] = cache if isinstance(cache, str) else _cache_from_json(cache)
             return _OF_CACHE[operation](**fields)
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"not a contract: {data!r} ({type(error).__name__}: {error})") from error
-    known = ", ".join(["observe", "cast", "convert", "matmul", *_OF_RECIPE, *_OF_CACHE])
+    known = ", ".join(["observe", "cast", "convert", "matmul", "wide", *_OF_RECIPE, *_OF_CACHE])
     raise BadInput(f"not a contract: {data!r}; expected operation {known}")
 
 
@@ -90,6 +96,13 @@ def _conversion_from_json(data: Json) -> Conversion:
     fixed["formats"] = tuple((one, other) for one, other in data["formats"])
     fixed["steps"] = tuple(tuple(step) for step in data["steps"])
     return Conversion(**fixed)
+
+
+def _wide_from_json(data: Json) -> Wide:
+    fixed = dict(data)
+    for side in ("inputs", "outputs"):
+        fixed[side] = tuple(WideHeld(**held) for held in data[side])
+    return Wide(**fixed | {"steps": tuple(tuple(step) for step in data["steps"])})
 
 
 def _product_from_json(data: Json) -> Product:

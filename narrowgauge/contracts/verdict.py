@@ -33,6 +33,8 @@ class Explanation:
     left: int  #: elements of the kernel's output that still differ from what the faults would give
     separated_by: str = ""  #: an input on which the faults of the set would differ
     only: str = ""  #: the part of a cache ("v") in which alone they are
+    #: in which ways each was made, where it can be made in several: "in b", "tiles of 64 or tiles of 128"; else empty
+    how: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:

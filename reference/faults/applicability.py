@@ -15,9 +15,11 @@ from typing import Literal
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
-from narrowgauge.contracts.operations import Cast, Claim, Convert, Dequantize, OfCache, Quantize
+from narrowgauge.contracts.operations import Cast, Claim, Convert, Dequantize, OfCache, Quantize, WideOp
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.contracts.wide import FORMATS as AROUND_WIDE
+from narrowgauge.contracts.wide import WIDE as OPERATIONS
 from narrowgauge.reference.behaviour import Behaviour, Promised
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.convert.catalogue import CONVERSIONS
@@ -118,12 +120,12 @@ def _changed(wrong: Promised, x: Coded, right: Expected) -> int:
 @cache
 def survey(fault: str) -> tuple[Applicability, ...]:
     """A fault in casts between all formats; where it can exist in no cast, in recipes of each kind; else in buffers
-    that are packed, in readers, in caches, and in conversions.
+    that are packed, in readers, in caches, in conversions, and in wide operations.
 
     A pair of formats stands there once: in the first of its named policies that shows the fault, else in the first
     in which the fault can exist. A recipe with a destination stands there once: in the first source that shows it.
     """
-    for claims in (_casts(), _quantizers(), _packed(), _readers(), _caches(), _conversions()):
+    for claims in (_casts(), _quantizers(), _packed(), _readers(), _caches(), _conversions(), _wide()):
         found = [best for each in claims if (best := _best(fault, each)) is not None]
         if found:
             return tuple(found)
@@ -217,8 +219,16 @@ def _conversions() -> Iterator[list[Claim]]:
         yield [Claim(Convert(name), *pair) for pair in conversion.formats]
 
 
+def _wide() -> Iterator[list[Claim]]:
+    """Each wide operation, by source, in the first format that it gives."""
+    for name, wide in OPERATIONS.items():
+        for source in AROUND_WIDE:
+            yield [Claim(WideOp(name), source, wide.outputs[0].format or source)]
+
+
+@cache
 def _cases(claim: Claim) -> tuple[str, ...]:
-    if isinstance(claim.contract, OfCache | Convert):
+    if isinstance(claim.contract, OfCache | Convert | WideOp):
         fits = (c for c in CASES if c.depth == "smoke" and c.view == "contiguous" and c.suits(claim))
         return tuple(c.name for c in fits)
     if claim.operation in OF_RECIPES:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.faults.edits import Edit
 from narrowgauge.reference.faults.lifted import in_conversion
+from narrowgauge.reference.faults.lifted_products import in_product
+from narrowgauge.reference.faults.product_ways import Way, Ways
 from narrowgauge.reference.kv.paged import Paged
+from narrowgauge.reference.matmul.multiplying import Multiplying
+from narrowgauge.reference.wide.widening import Widening
 
 
 @dataclass(frozen=True)
@@ -27,12 +31,22 @@ class Fault:
 
     def applied_to(self, behaviour: Any) -> Any:
         """The faulty behaviour, or None where this fault cannot exist. On a cache: the same mistake in every part; in a
-        conversion: in what quantizes there, or in a packed buffer."""
+        conversion: in what quantizes there, or in a packed buffer; in a product: in the first of its ways."""
         if isinstance(behaviour, Converting):
             return in_conversion(self.edit, behaviour)
         if isinstance(behaviour, Paged):
             return behaviour.with_parts(self.edit)
+        if isinstance(behaviour, Multiplying):
+            return _first(self.ways(behaviour))
+        if isinstance(behaviour, Widening):
+            return None
         return self.edit(behaviour)
+
+    def ways(self, behaviour: Any) -> Iterator[Way]:
+        """Every faulty behaviour that this fault can make: of a product several, of anything else one."""
+        if isinstance(behaviour, Multiplying):
+            return in_product(self.edit, self.code, behaviour)
+        return _only(self.applied_to(behaviour))
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,10 @@ class _OfKind:
         """The faulty behaviour, or None where this fault cannot exist."""
         return self.edit(behaviour) if isinstance(behaviour, self.kind) else None
 
+    def ways(self, behaviour: Any) -> Iterator[Way]:
+        """The same, as a fault has it that can be made in several ways."""
+        return _only(self.applied_to(behaviour))
+
 
 @dataclass(frozen=True)
 class PagedFault(_OfKind):
@@ -67,5 +85,37 @@ class ConversionFault(_OfKind):
     kind: ClassVar[type] = Converting
 
 
-#: of a quantizer, reader or cast; of a kernel on a cache; or of a converter
-AnyFault = Fault | PagedFault | ConversionFault
+@dataclass(frozen=True)
+class ProductFault(_OfKind):
+    """A mistake of a kernel that multiplies matrices. ``edit`` gives every way in which it can be made."""
+
+    edit: Ways
+    kind: ClassVar[type] = Multiplying
+
+    def applied_to(self, behaviour: Any) -> Any:
+        """The faulty behaviour in the first of the ways, or None where there is none."""
+        return _first(self.ways(behaviour))
+
+    def ways(self, behaviour: Any) -> Iterator[Way]:
+        """Every faulty behaviour that this fault can make."""
+        return iter(self.edit(behaviour)) if isinstance(behaviour, Multiplying) else iter(())
+
+
+def _first(ways: Iterator[Way]) -> Any:
+    return next((way.behaviour for way in ways), None)
+
+
+def _only(behaviour: Any) -> Iterator[Way]:
+    return iter(()) if behaviour is None else iter((Way("", behaviour),))
+
+
+@dataclass(frozen=True)
+class WideFault(_OfKind):
+    """A mistake of a kernel of a wide operation."""
+
+    across_rows: bool = False
+    kind: ClassVar[type] = Widening
+
+
+#: of a quantizer, reader or cast; of a kernel on a cache; of a converter; of a product; or of a wide operation
+AnyFault = Fault | PagedFault | ConversionFault | ProductFault | WideFault

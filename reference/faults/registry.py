@@ -21,12 +21,18 @@ from narrowgauge.reference.faults import (
     layouts,
     levels,
     limits,
+    product_ends,
+    product_operands,
+    product_scales,
+    product_sums,
     reading,
     requantizing,
     rounding,
     scales,
     specials,
     tails,
+    wide,
+    wide_choices,
     zeros,
 )
 from narrowgauge.reference.faults.fault import AnyFault
@@ -36,6 +42,8 @@ _FAMILIES = (
     casts, rounding, limits, specials, flavours, exponents, integers, decoding,
     scales, elements, zeros, levels, granularity, tails, reading, layouts,
     kv_scales, kv_copies, kv_layouts, kv_slots, kv_pages, kv_attention, conversions, requantizing,
+    product_scales, product_sums, product_operands, product_ends,
+    wide, wide_choices,
 )  # fmt: skip
 
 FAULTS: dict[str, AnyFault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}

@@ -14,8 +14,8 @@ from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.formats import format_named
 
 #: how one step adds: ``nearest``, two numbers, or a number and exact products, rounded to nearest even; ``fused``, some
-#: products and a number, each cut toward zero at F bits below the largest exponent, the sum cut or rounded; ``any``, one
-#: of both; ``floored``, CDNA3's; ``whole``, integers; ``exact``, no error before the last rounding
+#: products and a number, each cut toward zero at F bits below the largest exponent, the sum cut or rounded; ``any``,
+#: one of both; ``floored``, CDNA3's; ``whole``, integers; ``exact``, no error before the last rounding
 Family = Literal["nearest", "fused", "any", "floored", "whole", "exact"]
 #: what an entry rests on: mathematics; answers of real GPUs; published models; a report; nothing but likeness
 Grade = Literal["definition", "recorded", "models", "report", "assumed"]

@@ -73,7 +73,7 @@ def suits(shape: Shape) -> Callable[[Claim], bool]:
 
     def suited(claim: Claim) -> bool:
         multiplying = multiplying_of(claim)
-        if shape.kind == "specials" and not _specials_in(multiplying.source):
+        if shape.kind == "specials" and not (shape.rows and _specials_in(multiplying.source)):
             return False
         if shape.kind == "full" and multiplying.accumulator.exact_bits <= _FEW:
             return False
@@ -290,6 +290,8 @@ def _with_specials(multiplying: Multiplying, x: Input) -> Input:
     of_b = _specials_in(b.format)
     if "nan" in of_b:
         matrix = b.data.copy()
-        matrix[(7, depth - 1) if multiplying.product.b.by_rows else (depth - 1, 7)] = of_b["nan"]
+        by_rows = multiplying.product.b.by_rows
+        row = min(7, b.shape[0 if by_rows else 1] - 1)
+        matrix[(row, depth - 1) if by_rows else (depth - 1, row)] = of_b["nan"]
         given[B] = Coded(b.format, matrix)
     return Input(x.format, data, given)

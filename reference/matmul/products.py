@@ -6,6 +6,7 @@ from itertools import product as pairs
 
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.product import Operand, Product
+from narrowgauge.reference.matmul.torch_products import TORCH_PRODUCTS
 
 _WIDE = ("bfloat16", "float16", "float32")
 _FP8 = ("float8_e4m3fn", "float8_e4m3fnuz")
@@ -294,6 +295,7 @@ PRODUCTS: dict[str, Product] = {
         *_INT8_PRODUCTS,
         *_FOUR_BIT_PRODUCTS,
         *_BLOCK_SCALED_PRODUCTS,
+        *TORCH_PRODUCTS,
     )
 }
 

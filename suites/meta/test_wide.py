@@ -21,7 +21,7 @@ from narrowgauge.reference.faults.registry import fault_named
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.noise import noise
-from narrowgauge.reference.wide import wide_result
+from narrowgauge.reference.wide.run import wide_result
 
 pytestmark = pytest.mark.meta
 
@@ -46,7 +46,7 @@ def asked(name: str, x: F64, source: str, weight: F64 | None = None) -> tuple[F3
     """x and weight as the format holds them, and the ends that the reference gives."""
     coded = as_format(x, source)
     beside = as_format(np.ones((1, x.shape[1])) if weight is None else weight, source)
-    given = {"weight": beside} if "weight" in WIDE[name].inputs else {}
+    given = {held.name: beside for held in WIDE[name].inputs}
     ends = wide_result(Input(coded.format, coded.data, given), name)
     assert [end.format for end in ends] == [source, source]
     low, high = (decode_values(end) for end in ends)

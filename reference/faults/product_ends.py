@@ -1,0 +1,119 @@
+"""Faults of what is left at the ends of a product: tails of tiles, bias, the last rounding. ``product.*``"""
+
+from __future__ import annotations
+
+from narrowgauge.reference.faults import product_call_edits as p
+from narrowgauge.reference.faults.fault import ProductFault
+from narrowgauge.reference.faults.product_ways import in_tiles
+
+_TAILS = (
+    ProductFault(
+        "product.tail_of_k_left_out",
+        "TAIL",
+        in_tiles(p.tail_left_out, p.TILES),
+        "right where K is a whole number of tiles; else the last terms are missing",
+        "the loop runs over K // tile tiles",
+        (),
+    ),
+    ProductFault(
+        "product.tail_of_k_reads_on",
+        "TAIL",
+        in_tiles(p.tail_reads_on, p.TILES),
+        "right where K is a whole number of tiles; else foreign terms are added",
+        "loads of the last tile of K are not masked, and both operands go on with their next row",
+        ("triton#630",),
+    ),
+    ProductFault(
+        "product.padding_of_k_is_nan",
+        "PADTAIL",
+        in_tiles(p.padding_is_nan, p.TILES),
+        "NaN everywhere where K is no whole number of tiles, by what stood in memory",
+        "one operand's tail is masked to 0 and the other's is not: 0 times NaN is NaN",
+        (),
+    ),
+    ProductFault(
+        "product.rows_left_out",
+        "TAIL",
+        in_tiles(p.left_out(0), p.ROWS),
+        "the last rows are zeros, where M is no whole number of tiles",
+        "the grid has one program for each whole tile of rows",
+        (),
+    ),
+    ProductFault(
+        "product.columns_left_out",
+        "TAIL",
+        in_tiles(p.left_out(1), p.ROWS),
+        "the last columns are zeros, where N is no whole number of tiles",
+        "the grid has one program for each whole tile of columns",
+        (),
+    ),
+    ProductFault(
+        "product.spills_into_the_next_row",
+        "TAIL",
+        in_tiles(p.spilt, p.ROWS),
+        "the first columns of rows are wrong where N is no whole number of tiles",
+        "the store of the last tile of columns is not masked, and runs into the next row",
+        ("kernels-community#1153", "kernels-community#1154"),
+    ),
+)
+
+_EPILOGUE = (
+    ProductFault(
+        "product.bias_missing",
+        "BIAS",
+        p.bias(lambda bias: 0 * bias),
+        "every column is off by its bias",
+        "the bias is not loaded: its flag is not passed on",
+        (),
+    ),
+    ProductFault(
+        "product.bias_twice",
+        "BIAS",
+        p.bias(lambda bias: 2 * bias),
+        "every column is off by its bias",
+        "the bias is added by the kernel and by its caller, or by both halves of a split K",
+        (),
+    ),
+    ProductFault(
+        "product.bias_negated",
+        "BIAS",
+        p.bias(lambda bias: -bias),
+        "every column is off by twice its bias",
+        "the bias is subtracted",
+        (),
+    ),
+    ProductFault(
+        "product.bias_scaled",
+        "BIAS",
+        p.bias_scaled,
+        "the bias hardly counts",
+        "the bias is added to the sum before the scales are applied",
+        (),
+    ),
+    ProductFault(
+        "product.bias_by_rows",
+        "BIAS",
+        p.bias_by_rows,
+        "rows are shifted, each by the bias of a column",
+        "the bias is loaded by the row of the result",
+        (),
+    ),
+    ProductFault(
+        "product.bias_after_rounding",
+        "ROUND",
+        p.bias_added("wide", "narrow"),
+        "one place off now and then",
+        "the result is rounded, and the bias added to it and rounded again",
+        (),
+    ),
+    ProductFault(
+        "product.bias_before_rounding",
+        "ROUND",
+        p.bias_added("narrow", "wide"),
+        "one place off now and then",
+        "the bias is added in float32 where the engine adds it to the rounded result",
+        (),
+    ),
+)
+
+FAULTS = (*_TAILS, *_EPILOGUE)

@@ -1,0 +1,170 @@
+"""The vocabulary in which faults of a product's scales and zero points are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.reference.fast_codec import cast, to_float32
+from narrowgauge.reference.faults.product_ways import (
+    SIDES,
+    Grid,
+    Way,
+    Ways,
+    codes_of,
+    has_blocks_along_k,
+    in_operands,
+    of_side,
+    one,
+    recipe_of,
+    taking,
+    with_given,
+)
+from narrowgauge.reference.matmul.multiplying import Multiplying
+from narrowgauge.reference.policies import resolve
+
+
+def blocks(change: Callable[[Grid], Grid], operands: tuple[str, ...] = SIDES) -> Ways:
+    """Blocks along K are read by other scales. ``change`` gives a matrix [rows, blocks] of the same shape."""
+
+    def edit(names: tuple[str, ...]) -> Callable[[Multiplying, str], Multiplying | None]:
+        def edited(multiplying: Multiplying, side: str) -> Multiplying | None:
+            recipe = recipe_of(multiplying, side)
+            if recipe is None or not has_blocks_along_k(multiplying, side):
+                return None
+            if len(names) > 1 and "zero_point" not in recipe.given_to_reader(codes_of(multiplying, side)):
+                return None
+            changed = of_side(multiplying, side, names, lambda v: Coded(v.format, change(v.data)))
+            return taking(multiplying, changed)
+
+        return edited
+
+    def ways(multiplying: Multiplying) -> Iterator[Way]:
+        yield from in_operands(edit(("scale",)), operands)(multiplying)
+        for way in in_operands(edit(("scale", "zero_point")), operands)(multiplying):
+            yield replace(way, note=f"{way.note}, zero points too")
+
+    return ways
+
+
+def axes_exchanged(multiplying: Multiplying) -> Iterator[Way]:
+    """Scales of rows are taken by columns of the result, and those of columns by rows, from the start again past the
+    last."""
+    recipes = recipe_of(multiplying, "a"), recipe_of(multiplying, "b")
+    if any(r is None or r.blocks.rows != 1 or r.blocks.columns != 0 for r in recipes) or multiplying.product.grouped:
+        return
+
+    def taken(x: Input) -> Input:
+        a, b = x.given["a_scale"], x.given["b_scale"]
+        of_a = Coded(b.format, np.resize(b.data, a.shape))
+        return with_given(x, {"a_scale": of_a, "b_scale": Coded(a.format, np.resize(a.data, b.shape))})
+
+    if recipes[0] is not None and recipes[1] is not None and recipes[0].scale_format == recipes[1].scale_format:
+        yield Way("", taking(multiplying, taken))
+
+
+def _floats(multiplying: Multiplying, side: str) -> bool:
+    recipe = recipe_of(multiplying, side)
+    return recipe is not None and recipe.scale_format == "float32"
+
+
+def _float32(values: Grid) -> Coded:
+    with np.errstate(all="ignore"):
+        return Coded("float32", np.ascontiguousarray(values.astype(np.float32)).view(np.uint32))
+
+
+def of_values(change: Callable[[Grid], Grid]) -> Ways:
+    """Float32 scales are taken for others. ``change`` gives values of the same shape."""
+
+    def edit(multiplying: Multiplying, side: str) -> Multiplying | None:
+        if not _floats(multiplying, side):
+            return None
+        return taking(multiplying, of_side(multiplying, side, ("scale",), lambda v: _float32(change(to_float32(v)))))
+
+    return in_operands(edit)
+
+
+def scales_rounded(format_name: str) -> Ways:
+    """Scales are rounded to a narrower format."""
+    policy = resolve("ieee", format_name)
+    return of_values(lambda values: to_float32(cast(_float32(values), format_name, policy)))
+
+
+def scales_to_powers_of_two(rounded: Callable[[Grid], Grid]) -> Ways:
+    """The exponents of scales are rounded by a function, and their signs kept."""
+
+    def change(values: Grid) -> Grid:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.copysign(np.exp2(rounded(np.log2(np.abs(values.astype(np.float64))))), values)
+        return np.where(values == 0, 0, found)
+
+    return of_values(change)
+
+
+def _exponents_as_numbers(multiplying: Multiplying, side: str) -> Multiplying | None:
+    recipe = recipe_of(multiplying, side)
+    if recipe is None or recipe.scale_format != "float8_e8m0fnu":
+        return None
+    return scales_as(multiplying, side, lambda codes: codes.data.astype(np.float64))
+
+
+def scales_as(multiplying: Multiplying, side: str, read: Callable[[Coded], Grid]) -> Multiplying:
+    """Scales of an operand are read as other numbers: they come to its reader in float32."""
+    reader, recipe = getattr(multiplying, side), recipe_of(multiplying, side)
+    assert recipe is not None
+    other = replace(reader, recipe=replace(recipe, scale_format="float32"))
+    wrong = taking(multiplying, of_side(multiplying, side, ("scale",), lambda v: _float32(read(v))))
+    return replace(wrong, **{side: other})
+
+
+exponents_as_numbers = in_operands(_exponents_as_numbers)
+
+
+def zero_points(change: Callable[[Grid], Grid], side: str = "b") -> Ways:
+    """Zero points of an operand are taken for others."""
+
+    def edit(multiplying: Multiplying) -> Multiplying | None:
+        recipe = recipe_of(multiplying, side)
+        if recipe is None or "zero_point" not in recipe.given_to_reader(codes_of(multiplying, side)):
+            return None
+
+        def changed(value: Coded) -> Coded:
+            numbers = change(value.data.view(np.int32)).astype(np.int32)
+            return Coded(value.format, np.ascontiguousarray(numbers).view(np.uint32))
+
+        return taking(multiplying, of_side(multiplying, side, ("zero_point",), changed))
+
+    return one(edit)
+
+
+def reading(change: Callable[[tuple[Any, ...]], tuple[Any, ...] | None], side: str = "b") -> Ways:
+    """Other steps from a code of an operand to its value, or None where these have none to change."""
+
+    def edit(multiplying: Multiplying) -> Multiplying | None:
+        reader, recipe = getattr(multiplying, side), recipe_of(multiplying, side)
+        element = None if recipe is None else change(recipe.reader.element)
+        if recipe is None or element is None:
+            return None
+        wrong = replace(recipe, reader=replace(recipe.reader, element=element))
+        return replace(multiplying, **{side: replace(reader, recipe=wrong)})
+
+    return one(edit)
+
+
+def _less_last(element: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    less = ("sub", "zero_point")
+    if less not in element or element[-1] == less:
+        return None
+    return (*(step for step in element if step != less), less)
+
+
+def _without_offset(element: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    kept = tuple(s for s in element if not (isinstance(s, tuple) and s[0] == "sub" and isinstance(s[1], float | int)))
+    return None if kept == element else kept
+
+
+zero_point_not_scaled, offset_left_out = reading(_less_last), reading(_without_offset)

@@ -1,0 +1,240 @@
+"""The vocabulary in which faults of a product's sums, operands and last roundings are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.formats import Format, format_named
+from narrowgauge.contracts.product import B
+from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.reference.faults import product_models as models
+from narrowgauge.reference.faults.product_ways import (
+    Grid,
+    Way,
+    Ways,
+    codes_of,
+    in_operands,
+    in_tiles,
+    one,
+    operand_of,
+    taking,
+    with_given,
+    with_terms,
+)
+from narrowgauge.reference.matmul.accumulators import accumulator_named
+from narrowgauge.reference.matmul.multiplying import F64, Dot, Ends, Multiplying, Terms
+from narrowgauge.reference.units.rounding import toward_zero
+
+#: in how many parts a K is split; and the tiles of K of which a part is made
+PARTS, OF_TILES = (2, 3, 4, 8), (1, 16, 32, 64, 128)
+_THIRTEEN = "tensor_core_13"
+
+
+# --- accumulators ----------------------------------------------------------------------------------------------------
+
+
+def enters(multiplying: Multiplying, side: str) -> Format:
+    """The format in which an operand's numbers enter the product."""
+    return format_named(operand_of(multiplying, side).enters or codes_of(multiplying, side))
+
+
+def _loosely(multiplying: Multiplying, name: str) -> Iterator[Way]:
+    """All that a narrower accumulator allows."""
+    narrow = accumulator_named(name)
+    if narrow.exact_bits < multiplying.accumulator.exact_bits:
+        yield Way(f"in some order, by the bound of {name}", replace(multiplying, accumulator=narrow), loose=True)
+
+
+def kept_in(format_name: str) -> Ways:
+    """Sums of float numbers are kept in a 16-bit format: within each stretch of K, of stretches, in both."""
+    rounded = models.rounding_to(format_name)
+
+    def combine(total: F64, more: F64) -> F64:
+        return rounded(total + more)
+
+    def ways(multiplying: Multiplying) -> Iterator[Way]:
+        if multiplying.accumulator.whole or multiplying.accumulator.name == format_name:
+            return
+        yield Way("from block to block", replace(multiplying, combine=combine))
+        for step in models.STEPS:
+            narrow = replace(multiplying, dot=models.chain(format_name, step))
+            yield Way(f"steps of {step}", narrow)
+            if multiplying.product.scaled == "stretches":
+                yield Way(f"steps of {step}, and from block to block", replace(narrow, combine=combine))
+        yield from _loosely(multiplying, format_name)
+
+    return ways
+
+
+def in_steps(model: Callable[[int], Dot]) -> Ways:
+    """Sums of tiles are kept by a model."""
+
+    def edit(multiplying: Multiplying, step: int) -> Multiplying | None:
+        return None if multiplying.accumulator.whole else replace(multiplying, dot=model(step))
+
+    return in_tiles(edit, models.TILES)
+
+
+def thirteen_bits(promoted: bool) -> Ways:
+    """Sums of fp8 stay in a unit that keeps 13 bits: where they should be promoted, or should not be at all."""
+
+    def ways(multiplying: Multiplying) -> Iterator[Way]:
+        formats = [enters(multiplying, side) for side in ("a", "b")]
+        if (
+            any(fmt.bits != 8 or not fmt.exponent for fmt in formats)
+            or multiplying.accumulator.name == _THIRTEEN
+            or bool(multiplying.accumulator.promote_every) != promoted
+        ):
+            return
+        for step in (32, 16):
+            yield Way(f"steps of {step}", replace(multiplying, dot=models.thirteen_bits(formats[0].name, step)))
+        if promoted:
+            yield Way("in some order", replace(multiplying, accumulator=accumulator_named(_THIRTEEN)), loose=True)
+        else:
+            yield from _loosely(multiplying, _THIRTEEN)
+
+    return ways
+
+
+def wrapped(bits: int) -> Ways:
+    """Integer sums keep their lowest bits alone."""
+    return one(lambda m: replace(m, dot=models.wrapped(bits)) if m.accumulator.whole else None)
+
+
+# --- parts of K ------------------------------------------------------------------------------------------------------
+
+
+def _part_of(depth: int, parts: int, tile: int, in_turn: bool) -> Grid:
+    """To which of several parts each k belongs: parts one after the other, or tiles dealt to them in turn."""
+    tiles = np.arange(depth) // tile
+    count = -(-depth // tile)
+    return tiles % parts if in_turn else tiles // max(1, -(-count // parts))
+
+
+def _splits(edit: Callable[[Multiplying, Callable[[int], Grid]], Multiplying]) -> Ways:
+    """A mistake of a split K, for each way to split it."""
+
+    def ways(multiplying: Multiplying) -> Iterator[Way]:
+        for parts in PARTS:
+            for tile in OF_TILES:
+                for in_turn in (False, True):
+                    dealt = ", in turn" if in_turn else ""
+                    split = _split(parts, tile, in_turn)
+                    yield Way(f"{parts} parts of tiles of {tile}{dealt}", edit(multiplying, split))
+
+    return ways
+
+
+def _split(parts: int, tile: int, in_turn: bool) -> Callable[[int], Grid]:
+    return lambda depth: _part_of(depth, parts, tile, in_turn)
+
+
+def parts_kept(kept: Callable[[Grid, int], Grid]) -> Ways:
+    """Of a split K some parts alone count. ``kept`` is given the part of each k, and the last."""
+
+    def edit(multiplying: Multiplying, split: Callable[[int], Grid]) -> Multiplying:
+        def change(terms: Terms) -> Terms:
+            part = split(terms.a.shape[1])
+            counts = kept(part, int(part.max(initial=0)))
+            return replace(terms, a=np.where(counts, terms.a, 0.0), b=np.where(counts, terms.b, 0.0))
+
+        return with_terms(multiplying, change)
+
+    return _splits(edit)
+
+
+def _parts_narrow(multiplying: Multiplying, split: Callable[[int], Grid]) -> Multiplying:
+    """Scaled sums of parts are rounded to the type of the result, and added up in float32."""
+    if multiplying.format not in ("float16", "bfloat16"):
+        return multiplying
+    narrow, wide = models.rounding_to(multiplying.format), models.rounding_to("float32")
+
+    def change(ends: Ends, terms: Terms) -> Ends:
+        part, total = split(terms.a.shape[1]), np.zeros(ends[0].shape)
+        for number in range(int(part.max(initial=0)) + 1):
+            total = wide(total + narrow(scaled_sum(replace(terms, a=np.where(part == number, terms.a, 0.0)))))
+        return total, total
+
+    return replace(multiplying, sums=(*multiplying.sums, change))
+
+
+parts_in_the_results_type = _splits(_parts_narrow)
+
+
+def scaled_sum(terms: Terms) -> F64:
+    """The product as float64 has it, under all scales."""
+    total = np.zeros((len(terms.a), len(terms.b)))
+    for place, where in enumerate(terms.slices):
+        scale = terms.a_scale[:, place, None] * terms.b_scale[None, :, place]
+        total = total + (terms.a[:, where] @ terms.b[:, where].T) * scale
+    return np.asarray(total * float(np.prod(terms.factors)) / float(np.prod(terms.divisors)))
+
+
+# --- operands and roundings ------------------------------------------------------------------------------------------
+
+
+def operands_rounded(format_name: str) -> Ways:
+    """Operands are rounded to a narrower format before the product; to tfloat32 also by cutting."""
+    fmt = format_named(format_name)
+    nearest = models.rounding_to(format_name)
+    cut = [lambda v: toward_zero(v, fmt.mantissa, models.FLOAT32)] if format_name == "tfloat32" else []
+
+    def edit(rounded: models.Rounding) -> Callable[[Multiplying, str], Multiplying | None]:
+        def edited(multiplying: Multiplying, side: str) -> Multiplying | None:
+            from_ = enters(multiplying, side)
+            if from_.bits < 16 or (from_.mantissa <= fmt.mantissa and from_.exponent <= fmt.exponent):
+                return None
+            return with_terms(multiplying, lambda terms: replace(terms, **{side: rounded(getattr(terms, side))}))
+
+        return edited
+
+    def ways(multiplying: Multiplying) -> Iterator[Way]:
+        for number, rounded in enumerate((nearest, *cut)):
+            for way in in_operands(edit(rounded))(multiplying):
+                yield replace(way, note=f"{way.note}, cut" if number else way.note)
+
+    return ways
+
+
+def _bits_multiplied(multiplying: Multiplying) -> Multiplying | None:
+    """The codes of both operands are multiplied as integers."""
+    if multiplying.source != "bfloat16" or multiplying.product.b.recipe or multiplying.product.b.format:
+        return None
+
+    def as_numbers(value: Coded) -> Coded:
+        return Coded("float32", np.ascontiguousarray(value.data.astype(np.float32)).view(np.uint32))
+
+    def taken(x: Input) -> Input:
+        return with_given(Input("float32", as_numbers(x).data, x.given), {B: as_numbers(x.given[B])})
+
+    return taking(multiplying, taken)
+
+
+bit_patterns = one(_bits_multiplied)
+
+
+def scaled_after_narrowing(multiplying: Multiplying) -> Iterator[Way]:
+    """Sums are rounded to the type of the result before both scales, or before one of them, and once more after."""
+    if multiplying.product.scaled != "sum" or not (multiplying.a.recipe or multiplying.b.recipe):
+        return
+
+    def rounded(value: F64) -> F64:
+        wide = Coded("float64", np.ascontiguousarray(value).view(np.uint64))
+        return decode_values(multiplying.rounding.run(wide)["codes"])
+
+    def narrowed(before: str, behind: str) -> Multiplying:
+        def change(ends: Ends, terms: Terms) -> Ends:
+            scales = {"a": terms.a_scale[:, :1], "b": terms.b_scale[:, :1].T}
+            first, then = (np.prod([scales[s] for s in sides] or [np.ones((1, 1))], axis=0) if len(sides) < 2
+                           else scales["a"] * scales["b"] for sides in (before, behind))  # fmt: skip
+            found = rounded(terms.a @ terms.b.T * first) * then
+            return found, found
+
+        return replace(multiplying, sums=(*multiplying.sums, change))
+
+    for before, behind, note in (("", "ab", ""), ("a", "b", "that of b"), ("b", "a", "that of a")):
+        yield Way(note, narrowed(before, behind))

@@ -1,0 +1,142 @@
+"""The ways in which a mistake can be made in a product: in either operand, in both, with tiles of several widths.
+
+Each way is one wrong ``Multiplying``. This is what the vocabulary of faults of products is built of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.product import Operand
+from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.reference.interval import Interval
+from narrowgauge.reference.matmul.multiplying import Multiplying, Terms
+
+Grid = npt.NDArray[Any]
+SIDES = ("a", "b")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A mistake in one of the ways in which it can be made."""
+
+    note: str  #: which, in words: "in a", "tiles of 64"; "" where there is one alone
+    behaviour: Any  #: a ``Multiplying``; of another kind where one fault is asked of all kinds
+    loose: bool = False  #: all that a bound allows, and no definite result: it fits much that is a little off
+
+
+Ways = Callable[[Multiplying], Iterator[Way]]
+#: what a call is taken for
+Taken = Callable[[Input], Input]
+
+
+def one(edit: Callable[[Multiplying], Multiplying | None]) -> Ways:
+    """A mistake that can be made in one way."""
+
+    def ways(multiplying: Multiplying) -> Iterator[Way]:
+        wrong = edit(multiplying)
+        if wrong is not None:
+            yield Way("", wrong)
+
+    return ways
+
+
+def both(*several: Ways) -> Ways:
+    """All ways of several."""
+    return lambda multiplying: (way for ways in several for way in ways(multiplying))
+
+
+def taking(multiplying: Multiplying, change: Taken) -> Multiplying:
+    """The call is taken for another."""
+    return replace(multiplying, received=(*multiplying.received, change))
+
+
+def with_given(x: Input, changed: Mapping[str, Coded]) -> Input:
+    """The call with other things beside x."""
+    return Input(x.format, x.data, {**x.given, **changed})
+
+
+def in_operands(edit: Callable[[Multiplying, str], Multiplying | None], operands: tuple[str, ...] = SIDES) -> Ways:
+    """A mistake in one operand, in the other, in both."""
+
+    def ways(multiplying: Multiplying) -> Iterator[Way]:
+        made = {side: edit(multiplying, side) for side in operands}
+        for side, wrong in made.items():
+            if wrong is not None:
+                yield Way(f"in {side}", wrong)
+        if len(operands) == 2 and None not in made.values():
+            again = edit(made["a"], "b")  # type: ignore[arg-type]
+            if again is not None:
+                yield Way("in both operands", again)
+
+    return ways
+
+
+def in_tiles(edit: Callable[[Multiplying, int], Multiplying | None], widths: tuple[int, ...]) -> Ways:
+    """A mistake of tiles of each of several sizes."""
+
+    def ways(multiplying: Multiplying) -> Iterator[Way]:
+        for width in widths:
+            wrong = edit(multiplying, width)
+            if wrong is not None:
+                yield Way(f"tiles of {width}", wrong)
+
+    return ways
+
+
+def with_terms(multiplying: Multiplying, change: Callable[[Terms], Terms]) -> Multiplying:
+    """Other numbers are multiplied."""
+    return replace(multiplying, terms=(*multiplying.terms, change))
+
+
+def finishing(multiplying: Multiplying, change: Callable[[Interval, Input], Interval]) -> Multiplying:
+    """Another result is left."""
+    return replace(multiplying, after=(*multiplying.after, change))
+
+
+def operand_of(multiplying: Multiplying, side: str) -> Operand:
+    return multiplying.product.a if side == "a" else multiplying.product.b
+
+
+def recipe_of(multiplying: Multiplying, side: str) -> Recipe | None:
+    """The recipe of an operand, as the behaviour that reads it has it."""
+    reader = multiplying.a if side == "a" else multiplying.b
+    return reader.recipe
+
+
+def codes_of(multiplying: Multiplying, side: str) -> str:
+    """The format of an operand's codes."""
+    return multiplying.source if side == "a" else multiplying.product.b.format or multiplying.source
+
+
+def is_turned(multiplying: Multiplying, side: str) -> bool:
+    """Whether rows of the operand's matrix are K."""
+    return not operand_of(multiplying, side).by_rows
+
+
+def has_blocks_along_k(multiplying: Multiplying, side: str) -> bool:
+    recipe = recipe_of(multiplying, side)
+    if recipe is None:
+        return False
+    return (recipe.blocks.rows if is_turned(multiplying, side) else recipe.blocks.columns) > 0
+
+
+def of_side(multiplying: Multiplying, side: str, names: tuple[str, ...], change: Callable[[Coded], Coded]) -> Taken:
+    """Other matrices beside an operand. ``change`` is given them as [rows of the operand, blocks along K]."""
+    turn: Callable[[Grid], Grid] = np.transpose if is_turned(multiplying, side) else lambda matrix: matrix
+
+    def taken(x: Input) -> Input:
+        held = {name: x.given[name] for name in (f"{side}_{n}" for n in names) if name in x.given}
+        found = {}
+        for name, value in held.items():
+            made = change(Coded(value.format, turn(value.data)))
+            found[name] = Coded(made.format, np.ascontiguousarray(turn(made.data)))
+        return with_given(x, found)
+
+    return taken

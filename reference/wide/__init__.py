@@ -1,0 +1,1 @@
+"""Operations that must be wide: their steps as intervals, what is chosen, inputs."""
