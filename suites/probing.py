@@ -19,6 +19,7 @@ from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.memory import from_memory, in_memory, to_memory
 from narrowgauge.reference.probes.calls import call_of, setting_of
+from narrowgauge.reference.probes.matching import Known, known_units
 from narrowgauge.reference.probes.portrait import LENGTH, Portrait, portrait, stages
 from narrowgauge.reference.probes.rows import Key, Sheet
 from narrowgauge.suites.offline import in_file
@@ -38,6 +39,7 @@ class Probed:
 
     claim: Claim
     portrait: Portrait
+    known: Known
     launches: int
     rows: int
     notes: tuple[str, ...] = field(default=())
@@ -49,6 +51,7 @@ class Probed:
             "launches": self.launches,
             "rows": self.rows,
             "notes": list(self.notes),
+            "units": self.known.to_json(),
             **self.portrait.to_json(),
         }
 
@@ -174,7 +177,8 @@ def read_probes(inputs: Path, outputs: Path) -> Probed:
             answers |= _answers(claim, sheet, x, {"codes": answered.tensors[tensor].as_format(claim.format)})
         except _Refused as refused:
             raise BadInput(f"{outputs}: {tensor!r}: {refused}") from None
-    return Probed(claim, portrait(setting_of(claim, k), answers), 0, rows, tuple(missing))
+    made = portrait(setting_of(claim, k), answers)
+    return Probed(claim, made, known_units(made, answers), 0, rows, tuple(missing))
 
 
 def _asked(path: Path) -> tuple[Claim, int, int]:

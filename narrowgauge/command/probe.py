@@ -152,6 +152,7 @@ def texts(probed: Probed, subject: str, wrong: list[str], width: int) -> list[Te
     setting, found = probed.portrait.setting, probed.portrait.findings.values()
     lines: list[Text | str] = [Text(subject, "bold"), f"  {probed.portrait.summary}"]
     lines += ["", f"K = {setting.k}, M and N at most {probed.rows}"]
+    lines += [*facts(_units(probed), width), ""]
     said = [(f.name, f.words if f.value in f.words else f"{f.value}: {f.words}") for f in found if f.value]
     lines += facts(said, width)
     silent = [(f.name, f.words) for f in found if not f.value]
@@ -160,3 +161,12 @@ def texts(probed: Probed, subject: str, wrong: list[str], width: int) -> list[Te
         if texts:
             lines += ["", title, *(Text("  ") + line for text in texts for line in folded(text, width - 2))]
     return lines
+
+
+def _units(probed: Probed) -> list[tuple[str, str]]:
+    """The units that fit, or the nearest and in what they part."""
+    known = probed.known
+    if known.fits:
+        return [("units that fit", ", ".join(match.name for match in known.fits))]
+    near = [(match.name, match.parts) for match in known.nearest]
+    return [("units that fit", "none that is known; the nearest, and what was found of the kernel, not of them"), *near]
