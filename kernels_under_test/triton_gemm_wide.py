@@ -79,7 +79,7 @@ def four_bits(x, b, b_scale, format, source, load, rows, *, zero=None, zeros=Non
 def vllm_words(x, b, b_scale, format, source, **how):
     """b is [K, N / 8] words, in order."""
     check_words(b, x.shape[1], 1)
-    return four_bits(x, b, b_scale, format, source, words_along_rows, 8 * b.shape[1], **how)
+    return four_bits(x, b, b_scale, format, source, words_along_rows, 8 * b.shape[1], zeros=words_along_rows, **how)
 
 
 def gptq_words(x, b, b_scale, format, source, **how):
@@ -94,32 +94,42 @@ def awq_words(x, b, b_scale, format, source, **how):
     return four_bits(x, b, b_scale, format, source, awq, 8 * b.shape[1], zeros=awq, **how)
 
 
-@soft_product("vllm.w4a16_uint4b8", (*FLOAT16, *FLOAT32), FLOAT16)
+@soft_product("vllm.w4a16_uint4b8", FLOAT16, FLOAT16)
 def triton_soft_w4a16_float16(x, format, b, b_scale, source):
     return vllm_words(x, b, b_scale, format, source)
 
 
-@soft_product("vllm.w4a16_uint4b8_bf16", (*BFLOAT16, *FLOAT32), BFLOAT16)
+@soft_product("vllm.w4a16_uint4b8_bf16", BFLOAT16, BFLOAT16)
 def triton_soft_w4a16_bfloat16(x, format, b, b_scale, source):
     return vllm_words(x, b, b_scale, format, source)
 
 
-@soft_product("gptq.gemm_symmetric", (*FLOAT16, *FLOAT32), FLOAT16)
+@soft_product("vllm.w4a16_zero_point", FLOAT16, FLOAT16)
+def triton_soft_w4a16_zero_point_float16(x, format, b, b_scale, b_zero_point, source):
+    return vllm_words(x, b, b_scale, format, source, zero=b_zero_point)
+
+
+@soft_product("gptq.gemm_symmetric", FLOAT16, FLOAT16)
 def triton_soft_gptq_symmetric_float16(x, format, b, b_scale, source):
     return gptq_words(x, b, b_scale, format, source)
 
 
-@soft_product("gptq.gemm_symmetric_bf16", (*BFLOAT16, *FLOAT32), BFLOAT16)
+@soft_product("vllm.w4a16_zero_point_bf16", BFLOAT16, BFLOAT16)
+def triton_soft_w4a16_zero_point_bfloat16(x, format, b, b_scale, b_zero_point, source):
+    return vllm_words(x, b, b_scale, format, source, zero=b_zero_point)
+
+
+@soft_product("gptq.gemm_symmetric_bf16", BFLOAT16, BFLOAT16)
 def triton_soft_gptq_symmetric_bfloat16(x, format, b, b_scale, source):
     return gptq_words(x, b, b_scale, format, source)
 
 
-@soft_product("gptq.gemm", (*FLOAT16, *FLOAT32), FLOAT16)
+@soft_product("gptq.gemm", FLOAT16, FLOAT16)
 def triton_soft_gptq_float16(x, format, b, b_scale, b_zero_point, source):
     return gptq_words(x, b, b_scale, format, source, zero=b_zero_point)
 
 
-@soft_product("gptq.gemm_bf16", (*BFLOAT16, *FLOAT32), BFLOAT16)
+@soft_product("gptq.gemm_bf16", BFLOAT16, BFLOAT16)
 def triton_soft_gptq_bfloat16(x, format, b, b_scale, b_zero_point, source):
     return gptq_words(x, b, b_scale, format, source, zero=b_zero_point)
 

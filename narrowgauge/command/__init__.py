@@ -57,8 +57,8 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "inputs", "judge", "identify", "probe", "sweep", "cast", "diff", "sqnr", "kv", "audit", "lint",
-    "explain", "golden", "bench",
+    "devices", "test", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr", "kv",
+    "audit", "lint", "explain", "golden", "bench",
 )  # fmt: skip
 
 

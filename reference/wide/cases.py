@@ -53,7 +53,7 @@ def _any(wide: Wide) -> bool:
     return True
 
 
-def _guesses(wide: Wide) -> bool:
+def guesses(wide: Wide) -> bool:
     """Chooses among numbers of which some may be NaN and others not: whether NaN is chosen differs between engines."""
     return any(found[0] == "top" and found[2] and found[3] != "y" for found in wide.steps)
 
@@ -119,9 +119,9 @@ CASES: Mapping[str, Rows] = {
     "noise": Rows(_noise, 96, _any, "rows of many magnitudes, zeros, one large number"),
     "one_pair": Rows(_noise, 2, lambda wide: wide.chosen < 2, "rows of two elements"),
     "specials": Rows(
-        _specials, 96, lambda wide: not _guesses(wide), "one NaN, one infinity in a row: where it must arrive"
+        _specials, 96, lambda wide: not guesses(wide), "one NaN, one infinity in a row: where it must arrive"
     ),
-    "infinities": Rows(_infinities, 96, _guesses, "one infinity in a row, of a choice that NaN leaves open"),
+    "infinities": Rows(_infinities, 96, guesses, "one infinity in a row, of a choice that NaN leaves open"),
     "long": Rows(
         _long,
         4096,
@@ -154,8 +154,13 @@ def _wide_of(claim: Claim) -> Wide:
 def call(name: str, wide: Wide, source: str) -> Input:
     """The matrix of a case for an operation, with what is given beside it."""
     rows = CASES[name]
-    value = rows.make(rows.columns * wide.parts)
-    given = {held.name: _beside(held, wide, value, rows.columns, source) for held in wide.inputs}
+    return call_with(rows.make(rows.columns * wide.parts), wide, source)
+
+
+def call_with(value: F64, wide: Wide, source: str) -> Input:
+    """A matrix for an operation, in a format, with what is given beside it."""
+    columns = value.shape[1] // wide.parts
+    given = {held.name: _beside(held, wide, value, columns, source) for held in wide.inputs}
     x = coded(value, source)
     return Input(x.format, x.data, given)
 

@@ -114,8 +114,7 @@ def add(work: Work, out: str, name: str, other: str) -> dict[str, Ends]:
     one, two = work.held[name], work.held[other]
     with np.errstate(over="ignore", invalid="ignore"):
         low, high = ((a.astype(np.float32) + b.astype(np.float32)).astype(np.float64) for a, b in _ends_of(one, two))
-    tiny_low, tiny_high = (np.abs(end) < TINY for end in (low, high))
-    return {out: Ends(np.where(tiny_low, np.minimum(low, 0.0), low), np.where(tiny_high, np.maximum(high, 0.0), high))}
+    return {out: Ends(np.where((low > 0) & (low < TINY), 0.0, low), np.where((high < 0) & (high > -TINY), -0.0, high))}
 
 
 def add_near(work: Work, out: str, name: str, other: str) -> dict[str, Ends]:
