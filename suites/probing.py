@@ -92,7 +92,8 @@ def probe_kernel(
             if place == 0:
                 raise BadInput(f"kernel {plugged.kernel.name!r}, {claim}, K = {stage.setting.k}: {refused}") from None
             launcher.notes.append(f"not asked at K = {stage.setting.k}: {refused}")
-    return Probed(claim, portrait(setting_of(claim, k), answers, repeated), launcher.count, rows, tuple(launcher.notes))
+    made = portrait(setting_of(claim, k), answers, repeated)
+    return Probed(claim, made, known_units(made, answers), launcher.count, rows, tuple(launcher.notes))
 
 
 @dataclass

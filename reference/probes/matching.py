@@ -146,7 +146,7 @@ def _match(unit: Unit, entering: str, found: Portrait, answers: Answers, model: 
         own = of_probe(answers, name)
         if count := sum(1 for key, value in rows.items() if key in own and not _same(value, own[key])):
             differing[name] = count
-    findings: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {"stretch": found.findings["stretch"]}
     for probe in PROBES if differing and len(model) > 1 else ():
         if probe.name in model:
             findings |= {f.name: f for f in probe.read(found.setting, model[probe.name], findings)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from narrowgauge.reference.probes.probe import Answers, Finding, Findings, Probe, kept, unsaid
 from narrowgauge.reference.probes.rows import Key, Row, Rows, row
@@ -28,8 +28,13 @@ def fine(setting: Setting) -> tuple[int, ...]:
 
 def coarse(setting: Setting) -> tuple[int, ...]:
     """Places over all of K."""
-    step = max(setting.k // COARSE, 1)
+    step = max(setting.k // COARSE, setting.a.along if _by_blocks(setting) else 1)
     return tuple(range(0, setting.k, step))
+
+
+def _by_blocks(setting: Setting) -> bool:
+    """Whether numbers so far apart need scales of blocks."""
+    return not setting.factors(2.0 ** NARROW[0]) and row(setting, {0: 2.0 ** NARROW[0]}) is not None
 
 
 def _rows(name: str, places: Sequence[int], setting: Setting) -> Rows:
@@ -50,9 +55,9 @@ def _pair(setting: Setting, places: Sequence[int], i: int, j: int, large: float,
 
 def sizes_of(setting: Setting) -> tuple[float, float] | None:
     """M and the small term, as far apart as the formats hold; None where a result cannot count small terms."""
-    wide = all(setting.factors(2.0**e) for e in WIDE) and setting.out not in ("float16",)
+    wide = all(setting.factors(2.0**e) for e in WIDE) and setting.out != "float16"
     highest, lowest = WIDE if wide else NARROW
-    held = [e for e in range(lowest, highest + 1) if setting.factors(2.0**e)]
+    held = [e for e in range(lowest, highest + 1) if row(setting, {0: 2.0**e})]
     if not held:
         return None
     large, small = math.ldexp(1.0, held[-1]), math.ldexp(1.0, held[0])
@@ -82,7 +87,17 @@ def _tree(setting: Setting, answers: Answers, name: str, places: Sequence[int]) 
     if set(sizes.values()) == {2}:
         return f"nothing is lost beside a term {found[0] / found[1]:g} times as large: the order cannot be seen"
     root = tree(range(len(places)), sizes) or exact_chain(len(places), sizes)
-    return root if isinstance(root, Node) else "what is lost fits no tree: the order is not the same in all rows"
+    return root if isinstance(root, Node) else f"the order is not the same in all rows{_mostly(sizes)}"
+
+
+def _mostly(sizes: Mapping[tuple[int, int], int]) -> str:
+    """The chain that most rows are of, where results at some places of a tile are summed in another way."""
+    agree = {
+        each: sum(size == (j // each + 1) * each for (_, j), size in sizes.items() if (j // each + 1) * each <= FINE)
+        for each in (1, 2, 4, 8, 16, 32)
+    }
+    best = max(agree, key=lambda each: agree[each])
+    return f"; {agree[best]} of {len(sizes)} are chains of {best}" if 2 * agree[best] > len(sizes) else ""
 
 
 def _branch(node: Node, i: int, j: int) -> Node:

@@ -15,9 +15,9 @@ from narrowgauge.reference.probes.setting import Setting
 #: in the order in which they are read: some need what others found
 PROBES: tuple[Probe, ...] = (
     order.FINE_PROBE,
+    order.COARSE_PROBE,
     width.PROBE,
     rounding.PROBE,
-    order.COARSE_PROBE,
     order.REACH_PROBE,
     extremes.SUBNORMALS,
     extremes.RANGE,

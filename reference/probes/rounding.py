@@ -13,6 +13,7 @@ from fractions import Fraction
 from narrowgauge.reference.probes.probe import Answers, Finding, Findings, Probe, kept, unsaid
 from narrowgauge.reference.probes.rows import Key, Row, Rows, row
 from narrowgauge.reference.probes.setting import Setting
+from narrowgauge.reference.probes.width import stretches_of_their_own
 
 #: bits below the leading one of accumulators that there are: bfloat16, float16, the 13 of fp8 units, float32
 CARRIED = (7, 10, 13, 23)
@@ -63,16 +64,19 @@ def _lift(setting: Setting, w: int) -> int | None:
 
 
 def _read(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
-    adding = _of(setting, answers, "adding", found["apart"])
+    adding = _of(setting, answers, found, "adding", found["apart"])
     if not found["width"].value:
         return [unsaid("rounding", found["width"].words), adding]
-    return [_of(setting, answers, "rounding", found["carried"]), adding]
+    return [_of(setting, answers, found, "rounding", found["carried"]), adding]
 
 
-def _of(setting: Setting, answers: Answers, name: str, bits: Finding) -> Finding:
+def _of(setting: Setting, answers: Answers, found: Findings, name: str, bits: Finding) -> Finding:
+    if not bits.value:
+        return unsaid(name, bits.words)
     w = max((known for known in CARRIED if bits.value.isdecimal() and known <= int(bits.value)), default=0)
     lift = _lift(setting, w) if w in CARRIED else None
-    asked = [case for case in (*CASES, ODD) if (name, w, *case) in answers]
+    odd = name == "rounding" or stretches_of_their_own(found, places(setting)["adding"])
+    asked = [case for case in (*CASES, *((ODD,) if odd else ())) if (name, w, *case) in answers]
     if lift is None or not asked:
         known = ", ".join(map(str, CARRIED))
         return unsaid(name, f"sums of {bits.value or 'unknown'} bits: parts of the last bit are asked of {known}")

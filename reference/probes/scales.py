@@ -22,6 +22,8 @@ DRAWN, ASKED, LAUNCHES = 48, 12, 9
 #: float32 patterns of two scales, without pattern
 SHARES = ((0x3FA0E51D, 0x3F9460A3), (0x3FC33D2F, 0x3F82B464), (0x3FB1F3A7, 0x3FE12345), (0x3FE9D5C3, 0x3FA7B1D9))
 ONE = (1.0, 1.0)
+#: numbers of a and b that are no powers of two: under a scale each is rounded where operands are
+THREES = (3.0, 3.0)
 
 
 def _bits(number: int) -> float:
@@ -41,7 +43,7 @@ def _chosen(setting: Setting) -> Iterator[Sums]:
     yield Sums((1, 1), steps if a else ONE, steps if b else ONE, _last(setting, 16.0))
     for first, second in SHARES:  # is each operand multiplied and rounded?
         scales = _both(a, _short(setting.a, first)), _both(b, _short(setting.b, second))
-        yield _one(setting, (3.0 if a else 1.0, 3.0 if b else 1.0), *scales)
+        yield _one(setting, THREES, *scales)
     # an operand that is below what bfloat16 and float32 hold once it is multiplied by its scale
     yield _one(setting, (setting.a.least, 1.0), _both(a, 2.0**-126), _both(b, 2.0**120))
     yield _one(setting, (1.0, setting.b.least), _both(a, 2.0**120), _both(b, 2.0**-126))
@@ -98,9 +100,8 @@ def _drawn(setting: Setting) -> Iterator[Sums]:
             a = (other, fourth) if setting.a.along else (other, other)
             yield Sums(sums, a if setting.a.scales else ONE, b if setting.b.scales else ONE)
         elif setting.a.along and setting.a.scales:
-            pair = (3.0, 3.0 if setting.b.scales else 1.0)
-            near = _near_a_tie(setting, pair[0] * pair[1], one, n)
-            yield _one(setting, pair, _both(True, near), _both(bool(setting.b.scales), one))
+            near = _near_a_tie(setting, THREES[0] * THREES[1], one, n)
+            yield _one(setting, THREES, _both(True, near), _both(bool(setting.b.scales), one))
             b = ((one, 1.0) if setting.b.along else (one, one)) if setting.b.scales else ONE
             yield Sums((sums[0], -1), (other, f32(sums[0] * other * b[0] / b[1])), b)
         elif setting.a.scales:

@@ -32,7 +32,7 @@ class Side:
 
     def holds(self, number: float) -> bool:
         """Whether a number is one of the operand's, under a scale of 1."""
-        return bool(decode_values(self.codes(np.array([number])))[0] == number / self.unit + self.zero)
+        return bool((decode_values(self.codes(np.array([number])))[0] - self.zero) * self.unit == number)
 
     def is_normal(self, number: float) -> bool:
         """Whether it has all its bits: below the least normal number hardware may flush it."""

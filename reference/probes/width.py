@@ -8,7 +8,7 @@ may each have a stretch of their own; then the bits count in which stretches are
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from narrowgauge.reference.probes.probe import Answers, Finding, Findings, Probe, kept, unsaid
 from narrowgauge.reference.probes.rows import Key, Row, Rows, row
@@ -23,6 +23,8 @@ def columns(setting: Setting) -> dict[str, tuple[int, int, int]]:
     """Where U, 2^-t U and -U stand: next to one another, further apart, at both ends of K, in three thirds."""
     last = setting.k - 1
     near = {str(end): (0, 1, end) for end in (2, 4, 8, 16, 32)}
+    if setting.scaled == "unit" and setting.a.along:  # elements of few bits: each has a block with a scale of its own
+        near["blocks"] = (0, setting.a.along, 2 * setting.a.along)
     return near | {"far": (0, 1, last), "apart": (0, setting.k // 2, last)}
 
 
@@ -60,26 +62,34 @@ def _read(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
         return [unsaid(name, why) for name in ("width", "carried", "apart")]
     near = [b for name, b in bits.items() if b and name not in ("far", "apart") and _beside(found, name)]
     if not near:
-        return [unsaid("width", "the terms at 0 and 1 meet last: nothing is added beside both"), *_ends(bits)]
+        why = "the terms at 0 and 1 meet last: nothing is added beside both"
+        return [unsaid("width", why), *_ends(setting, bits, found)]
     width = max(near, key=_number)
     table = ", ".join(f"{name}: {b}" for name, b in bits.items())
     return [
         Finding("width", width, f"{width} bits below the largest term are kept in one addition", {"bits": table}),
-        *_ends(bits),
+        *_ends(setting, bits, found),
     ]
 
 
-def _ends(bits: dict[str, str]) -> list[Finding]:
-    return [
-        Finding("carried", bits["far"], f"{bits['far']} bits are carried from one end of K to the other"),
-        Finding("apart", bits["apart"], f"{bits['apart']} bits where each term has a stretch of K of its own"),
-    ]
+def _ends(setting: Setting, bits: dict[str, str], found: Findings) -> list[Finding]:
+    far, apart = bits["far"], bits["apart"]
+    ends = Finding("carried", far, f"{far} bits are carried from one end of K to the other")
+    if not stretches_of_their_own(found, columns(setting)["apart"]):
+        return [ends, unsaid("apart", f"stretches of {found['stretch'].value} are too long for three in K")]
+    return [ends, Finding("apart", apart, f"{apart} bits where each term has a stretch of K of its own")]
+
+
+def stretches_of_their_own(found: Findings, places: Sequence[int]) -> bool:
+    """Whether each of these places is in another stretch, where K is summed in stretches."""
+    value = found["stretch"].value
+    return not value.isdecimal() or len({place // int(value) for place in places}) == len(places)
 
 
 def _beside(found: Findings, end: str) -> bool:
     """Whether the term at 1 is added no later than the one that takes U away: else it never met U."""
     met = found["order"].seen.get("met", {})
-    return not met or met["1"] <= met[end]
+    return end not in met or met["1"] <= met[end]
 
 
 def _number(bits: str) -> int:
