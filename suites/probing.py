@@ -151,7 +151,8 @@ def _sheets(claim: Claim, k: int, rows: int) -> Iterator[tuple[str, Sheet]]:
 
 def write_probes(claim: Claim, path: Path, k: int = LENGTH, rows: int = ROWS) -> dict[str, tuple[int, ...]]:
     """Write all launches to a file. Returns the name of each, and the shape of its result [M, N]."""
-    tensors, shapes = {}, {}
+    tensors: dict[str, Coded] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for name, sheet in _sheets(claim, k, rows):
         x = to_memory(claim, call := call_of(claim, sheet))
         tensors |= {f"{name}.{part}": in_file(value) for part, value in {"x": x, **given_with(x)}.items()}
@@ -165,7 +166,8 @@ def write_probes(claim: Claim, path: Path, k: int = LENGTH, rows: int = ROWS) ->
 def read_probes(inputs: Path, outputs: Path) -> Probed:
     """The portrait of whatever made the results. Raises ``BadInput`` that names file and tensor."""
     claim, k, rows = _asked(inputs)
-    answered, answers, missing = read(outputs), {}, []
+    answered, missing = read(outputs), []
+    answers: dict[Key, float] = {}
     for name, sheet in _sheets(claim, k, rows):
         tensor = f"{name}.codes"
         if tensor not in answered.tensors:

@@ -127,7 +127,8 @@ def _chosen(run: Run, file: str, name: str) -> Plugged:
 def _shown() -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr, where that is a terminal."""
     columns = (TextColumn("launches"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=None) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("")
         yield lambda done, of: bar.update(task, completed=done, total=of)
 

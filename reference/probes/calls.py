@@ -72,7 +72,7 @@ def call_of(claim: Claim, sheet: Sheet) -> Input:
         elif name == EXPERT_COUNT:
             given[name] = _whole(np.ones((1, 1)), fmt)
         elif name == f"b_{GROUP_INDEX}":
-            given[name] = _whole(np.arange(k)[None, :] // (sheet.setting.b.along or k), fmt)
+            given[name] = _whole(np.arange(k, dtype=np.float64)[None, :] // (sheet.setting.b.along or k), fmt)
         else:
             given[name] = _stored(product, sheet, name, fmt)
     return Input(x.format, x.data, given)

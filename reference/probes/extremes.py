@@ -13,7 +13,7 @@ from narrowgauge.reference.probes.setting import Setting, Side
 
 def _subnormals(setting: Setting) -> dict[str, tuple[Row | None, float]]:
     """By name a row and what it gives where nothing is flushed."""
-    found = {}
+    found: dict[str, tuple[Row | None, float]] = {}
     for name, side, other in (("a", setting.a, setting.b), ("b", setting.b, setting.a)):
         small, partner = side.least, _partner(setting, side, other)
         if side.is_normal(small) or partner is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def _compared(candidate: tuple[Unit, str], found: Portrait, answers: Answers, pr
     unit, entering = candidate
     model: dict[str, Answers] = {}
     for probe in probes:
-        made = answers_of(unit, entering, *_rows(probe, found.setting), _stretch(found))
+        made = _model(unit, entering, found.setting, probe.name, _stretch(found))
         if made is None:
             return None
         model[probe.name] = made
@@ -130,9 +131,12 @@ def candidates(setting: Setting) -> Iterator[tuple[Unit, str]]:
                 yield unit, wide
 
 
-def _rows(probe: Probe, setting: Setting) -> tuple[Setting, Rows]:
+@lru_cache(maxsize=256)
+def _model(unit: Unit, entering: str, setting: Setting, name: str, stretch: int) -> Mapping[Key, float] | None:
+    """A unit's answers to a probe."""
+    (probe,) = (probe for probe in PROBES if probe.name == name)
     long = setting.of_length(integers.LONG) if probe is integers.PROBE and integers.suits(setting) else setting
-    return long, probe.rows(long)
+    return answers_of(unit, entering, long, probe.rows(long), stretch)
 
 
 def _stretch(found: Portrait) -> int:
@@ -185,9 +189,9 @@ def answers_of(unit: Unit, entering: str, setting: Setting, rows: Rows, stretch:
 def _sums(unit: Unit, a: Coded, b: Coded, a_scale: Coded | None, b_scale: Coded | None, pieces: list[slice]) -> Coded:
     total: Coded | None = None
     for piece in pieces:
-        cut = [Coded(x.format, x.data[:, piece]) for x in (a, b)]
+        one, other = (Coded(x.format, x.data[:, piece]) for x in (a, b))
         scales = [_cut_scale(unit, scale, piece) for scale in (a_scale, b_scale)]
-        part = dot(unit, *cut, None, *scales)
+        part = dot(unit, one, other, a_scale=scales[0], b_scale=scales[1])
         if total is None:
             total = part
         else:

@@ -19,6 +19,7 @@ NARROW, WIDE = (15, -24), (40, -40)
 EIGHT_BITS = 8
 #: letters of an order that is still read as one
 LONGEST = 40
+VARIES = "the order is not the same in all rows"
 
 
 def fine(setting: Setting) -> tuple[int, ...]:
@@ -87,7 +88,7 @@ def _tree(setting: Setting, answers: Answers, name: str, places: Sequence[int]) 
     if set(sizes.values()) == {2}:
         return f"nothing is lost beside a term {found[0] / found[1]:g} times as large: the order cannot be seen"
     root = tree(range(len(places)), sizes) or exact_chain(len(places), sizes)
-    return root if isinstance(root, Node) else f"the order is not the same in all rows{_mostly(sizes)}"
+    return root if isinstance(root, Node) else VARIES + _mostly(sizes)
 
 
 def _mostly(sizes: Mapping[tuple[int, int], int]) -> str:
@@ -111,7 +112,7 @@ def _branch(node: Node, i: int, j: int) -> Node:
 def _read_fine(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
     root = _tree(setting, answers, "fine", fine(setting))
     if isinstance(root, str):
-        return [unsaid("order", root), unsaid("fused", root)]
+        return [Finding("order", "", root, {"varies": root.startswith(VARIES)}), unsaid("fused", root)]
     said, links = shape(root), chain(root)
     bottom = root
     while isinstance(bottom.parts[0], Node):

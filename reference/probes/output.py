@@ -17,7 +17,7 @@ from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.codec import decode, encode
 from narrowgauge.reference.probes.probe import Answers, Finding, Findings, Probe, kept, unsaid
 from narrowgauge.reference.probes.rows import Key, Rows, row
-from narrowgauge.reference.probes.setting import Setting
+from narrowgauge.reference.probes.setting import F64, Setting
 
 NEAREST = CastPolicy(overflow="max", infinity="special")
 #: results of more bits than this show the accumulator itself
@@ -44,10 +44,10 @@ def _rows(setting: Setting) -> Rows:
     return kept({key: row(setting, dict(enumerate(parts))) for key, parts in _sums(setting)})
 
 
-Way = Callable[[np.ndarray, Setting], np.ndarray]  # type: ignore[type-arg]
+Way = Callable[[F64, Setting], F64]
 
 
-def _to(format_name: str, values: np.ndarray, rounding: str = "nearest_even") -> np.ndarray:  # type: ignore[type-arg]
+def _to(format_name: str, values: F64, rounding: str = "nearest_even") -> F64:
     fmt = format_named(format_name)
     policy: CastPolicy = replace(NEAREST, rounding=rounding)  # type: ignore[arg-type]
     return decode(encode(values, fmt, policy), fmt)
@@ -97,7 +97,7 @@ def _fits(parts: tuple[float, ...], bits: int) -> bool:
     return scaled == int(scaled)
 
 
-def _listed(asked: dict[Key, tuple[float, ...]], got: np.ndarray) -> dict[str, str]:  # type: ignore[type-arg]
+def _listed(asked: dict[Key, tuple[float, ...]], got: F64) -> dict[str, str]:
     return {f"{sum(parts)!r}": f"{value!r}" for parts, value in zip(asked.values(), got.tolist(), strict=True)}
 
 

@@ -198,7 +198,7 @@ def _row(setting: Setting, asked: Sums) -> Row:
 
 
 def _scales(setting: Setting, asked: Sums, starts: tuple[int, int]) -> tuple[Scales, Scales]:
-    found = []
+    found: list[dict[int, float]] = []
     for side, pair, last in ((setting.a, asked.a, asked.last[0]), (setting.b, asked.b, asked.last[1])):
         if not side.scales:
             found.append({})

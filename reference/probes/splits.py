@@ -11,7 +11,7 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.codec import decode, encode
 from narrowgauge.reference.probes.probe import Answers, Finding, Findings, Probe, kept, unsaid
-from narrowgauge.reference.probes.rows import Row, Rows
+from narrowgauge.reference.probes.rows import Key, Row, Rows
 from narrowgauge.reference.probes.setting import F64, Setting
 
 NUMBERS = (
@@ -57,7 +57,7 @@ def _asked(setting: Setting) -> list[str]:
 
 def _rows(setting: Setting) -> Rows:
     """x · 1, less the 1 at the other end of K, so that few bits of the result are enough."""
-    rows = {}
+    rows: dict[Key, Row | None] = {}
     for name in _asked(setting):
         for sign in SIGNS:
             for n, number in enumerate(NUMBERS):

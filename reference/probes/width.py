@@ -64,7 +64,8 @@ def _read(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
     if not near:
         why = "the terms at 0 and 1 meet last: nothing is added beside both"
         return [unsaid("width", why), *_ends(setting, bits, found)]
-    width = max(near, key=_number)
+    varies = found["order"].seen.get("varies", False)  # then some columns tell of another order
+    width = max(near, key=(lambda b: (near.count(b), _number(b))) if varies else _number)
     table = ", ".join(f"{name}: {b}" for name, b in bits.items())
     return [
         Finding("width", width, f"{width} bits below the largest term are kept in one addition", {"bits": table}),
