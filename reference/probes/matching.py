@@ -20,7 +20,7 @@ from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.probes import integers, width
 from narrowgauge.reference.probes.portrait import PROBES, Portrait, of_probe
-from narrowgauge.reference.probes.probe import Answers, Finding, Probe
+from narrowgauge.reference.probes.probe import Answers, Finding, Probe, rows_of
 from narrowgauge.reference.probes.rows import Key, Row, Rows
 from narrowgauge.reference.probes.setting import F64, Setting, Side
 from narrowgauge.reference.units.registry import UNITS
@@ -124,7 +124,8 @@ def candidates(setting: Setting) -> Iterator[tuple[Unit, str]]:
     own = [side.enters or side.format for side in (setting.a, setting.b)]
     whole = any(format_named(name).family == "integer" for name in own)
     for unit in UNITS.values():
-        if unit.takes(own[0], own[1]):
+        scaled = all(side.scales in unit.scales for side in (setting.a, setting.b))
+        if unit.takes(own[0], own[1]) and (scaled or not unit.scales):
             yield unit, ""
         for wide in () if whole else WIDENED:
             if wide not in own and unit.takes(wide, wide) and not unit.through and not unit.scales:
@@ -136,7 +137,7 @@ def _model(unit: Unit, entering: str, setting: Setting, name: str, stretch: int)
     """A unit's answers to a probe."""
     (probe,) = (probe for probe in PROBES if probe.name == name)
     long = setting.of_length(integers.LONG) if probe is integers.PROBE and integers.suits(setting) else setting
-    return answers_of(unit, entering, long, probe.rows(long), stretch)
+    return answers_of(unit, entering, long, rows_of(probe, long), stretch)
 
 
 def _stretch(found: Portrait) -> int:

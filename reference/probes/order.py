@@ -50,8 +50,12 @@ def _each(name: str, places: Sequence[int], setting: Setting) -> Iterator[tuple[
 
 
 def _pair(setting: Setting, places: Sequence[int], i: int, j: int, large: float, small: float) -> Row | None:
-    products = dict.fromkeys(places, small) | {i: large, j: -large}
-    return row(setting, products)
+    """M at i, -M at j, and small terms elsewhere."""
+    parts = [setting.factors(number) for number in (large, -large, small)]
+    if None in parts:
+        return row(setting, dict.fromkeys(places, small) | {i: large, j: -large})
+    up, down, rest = (part for part in parts if part is not None)
+    return Row(tuple((k, *(up if k == i else down if k == j else rest)) for k in places))
 
 
 def sizes_of(setting: Setting) -> tuple[float, float] | None:

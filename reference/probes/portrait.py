@@ -8,7 +8,7 @@ from typing import Any
 
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.reference.probes import extremes, integers, order, output, rounding, scales, splits, width
-from narrowgauge.reference.probes.probe import Answers, Finding, Probe, unsaid
+from narrowgauge.reference.probes.probe import Answers, Finding, Probe, rows_of, unsaid
 from narrowgauge.reference.probes.rows import Key, Sheet, sheets
 from narrowgauge.reference.probes.setting import Setting
 
@@ -52,15 +52,15 @@ def stages(setting: Setting, rows: int = 256) -> list[Stage]:
     """
     if setting.k < LEAST or setting.k % LEAST:
         raise BadInput(f"K of {setting.k}: probes need a multiple of {LEAST}, {LEAST} at least; usual is {LENGTH}")
-    named = {(probe.name, *key): row for probe in PROBES for key, row in probe.rows(setting).items()}
+    named = {(probe.name, *key): row for probe in PROBES for key, row in rows_of(probe, setting).items()}
     found = [Stage(setting, tuple(sheets(setting, named, rows)))]
     if setting.k >= 2 * LEAST:
         half = setting.of_length(setting.k // 2)
-        again = {(HALF, *key): row for key, row in order.COARSE_PROBE.rows(half).items()}
+        again = {(HALF, *key): row for key, row in rows_of(order.COARSE_PROBE, half).items()}
         found.append(Stage(half, tuple(sheets(half, again, rows))))
     if integers.suits(setting):
         long = setting.of_length(integers.LONG)
-        whole = {(integers.PROBE.name, *key): row for key, row in integers.PROBE.rows(long).items()}
+        whole = {(integers.PROBE.name, *key): row for key, row in rows_of(integers.PROBE, long).items()}
         found.append(Stage(long, tuple(sheets(long, whole, rows, FEW))))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from narrowgauge.reference.probes.rows import Key, Row, Rows
@@ -42,6 +43,12 @@ class Probe:
     rows: Callable[[Setting], Rows]
     read: Read
     of: str = "unit"  #: what it is about: "unit", "schedule", "scales", "output"
+
+
+@lru_cache(maxsize=128)
+def rows_of(probe: Probe, setting: Setting) -> Rows:
+    """The rows of a probe."""
+    return probe.rows(setting)
 
 
 def kept(rows: Mapping[Key, Row | None]) -> dict[Key, Row]:

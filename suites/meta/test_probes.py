@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from narrowgauge.contracts.errors import BadInput
-from narrowgauge.reference.probes.claimed import differences
-from narrowgauge.reference.probes.portrait import portrait, stages
+from narrowgauge.reference.probes.portrait import portrait
 from narrowgauge.reference.probes.probe import Finding
 from narrowgauge.reference.probes.rows import Key
-from narrowgauge.reference.probes.setting import Setting, Side
+from narrowgauge.reference.probes.setting import Setting
 from narrowgauge.suites.meta.probe_sets import (
     BF16,
     E4M3,
     E5M2,
     F16,
     F32,
-    FNUZ,
     answers,
     rounded_to,
     setting,
     toy_answers,
 )
-from narrowgauge.suites.meta.probe_units import TOYS, Plan, cut, factor, last, nearest, top, value
+from narrowgauge.suites.meta.probe_units import TOYS, Plan, cut, factor, last, nearest, value
 
 pytestmark = pytest.mark.meta
 
