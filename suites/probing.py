@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
+from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.devices.device import RUN, Device
 from narrowgauge.golden.safetensors_file import TensorFile, metadata_of, read, write
 from narrowgauge.reference.behaviour import resolved
@@ -23,6 +24,7 @@ from narrowgauge.reference.probes.matching import Known, known_units
 from narrowgauge.reference.probes.portrait import LENGTH, Portrait, portrait, stages
 from narrowgauge.reference.probes.rows import Key, Sheet
 from narrowgauge.suites.offline import in_file
+from narrowgauge.suites.planning import Planned, runs_on
 
 SCHEMA = "narrowgauge.probes/1"
 #: rows of a launch; a kernel may take other instructions for few of them
@@ -73,8 +75,9 @@ def probe_kernel(
     """Launch all probes on a device. ``told`` is called with how many launches are done, and of how many.
 
     A kernel that refuses another length of K loses the findings that need it. Raises ``BadInput`` where it refuses the
-    first launches.
+    first launches, and ``NotExecuted`` where it has nothing here to run with.
     """
+    _check_place(plugged, claim, device)
     launcher = _Launcher(plugged, claim, device, timeout)
     found = stages(setting_of(claim, k), rows)
     total, done = sum(len(stage.sheets) for stage in found), 0
@@ -96,6 +99,13 @@ def probe_kernel(
     return Probed(claim, made, known_units(made, answers), launcher.count, rows, tuple(launcher.notes))
 
 
+def _check_place(plugged: Plugged, claim: Claim, device: Device) -> None:
+    if not runs_on(plugged, device):
+        raise BadInput(f"kernel {plugged.kernel.name!r} ({plugged.kernel.backend}) is not for {device.id}")
+    if hindrance := Planned(plugged, claim, "probe", device).hindrance:
+        raise NotExecuted(hindrance)
+
+
 @dataclass
 class _Launcher:
     plugged: Plugged
@@ -111,6 +121,8 @@ class _Launcher:
         sent, form = to_memory(self.claim, x), in_memory(self.claim, x)
         outcome = self.device.run(self.plugged, resolved(self.claim), sent, self.timeout, form=form)
         self.count += 1
+        if outcome.kind == "not_executed":
+            raise NotExecuted(outcome.reason)
         if outcome.kind != "returned":
             raise _Refused(f"{outcome.kind}: {outcome.reason}")
         unstable = [text for text in outcome.malformed if text.startswith(UNSTABLE)]
@@ -215,9 +227,3 @@ def claim_of(plugged: Plugged, text: str = "") -> Claim:
         f"kernel {plugged.kernel.name!r} claims {plugged.kernel.claims[0].operation}, no product of matrices; "
         "give --claim matmul/PRODUCT/SOURCE/FORMAT if it is one"
     )
-
-
-def with_contract(plugged: Plugged, claim: Claim) -> Plugged:
-    """The same kernel, asked for that claim."""
-    kernel = replace(plugged.kernel, contract=claim.contract, formats=(claim.format,), sources=(claim.source,))
-    return replace(plugged, kernel=kernel)

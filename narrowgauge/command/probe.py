@@ -16,6 +16,7 @@ from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim, Matmul
+from narrowgauge.contracts.outcome import NotExecuted
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.devices.device import RUN
 from narrowgauge.plugin.screen import facts, folded, screen, show
@@ -32,7 +33,7 @@ def register(subparsers: Any) -> None:
         description="Launches a kernel with a contract Matmul a few dozen times on numbers that tell accumulators "
         "apart, prints what was found, and the known matrix units that it fits. With --write the launches go to a file "
         "for a program that runs elsewhere, and --read takes its results. Exit code 1: the contract claims a portrait "
-        "that was not found.",
+        "that was not found; 6: the kernel has nothing here to run with.",
     )
     parser.add_argument("--kernel", metavar="FILE[:NAME]", help="a file with a kernel, or the name of one of ours")
     parser.add_argument(
@@ -60,8 +61,8 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"probe takes one of --kernel, --write and --read; given {' and '.join(ways) or 'none'}")
     if arguments.rows < 128 or arguments.rows % 128:
         raise BadInput(f"--rows {arguments.rows}; expected a multiple of 128, which is the largest block of scales")
-    if arguments.repeats < 0:
-        raise BadInput(f"--repeats {arguments.repeats}; expected 0 or more")
+    if arguments.repeats < 0 or not 0 < arguments.kernel_timeout < float("inf"):
+        raise BadInput("--repeats is 0 or more, --kernel-timeout a positive number of seconds")
     if arguments.write:
         return _write(arguments)
     if arguments.read:
@@ -87,39 +88,46 @@ def _write(arguments: argparse.Namespace) -> int:
 
 
 def _on_device(arguments: argparse.Namespace) -> int:
-    file, name = _split(arguments.kernel)
-    run = Run([file] if file else [], [arguments.device] if arguments.device else (), timeout=arguments.kernel_timeout)
+    run = Run((), [arguments.device] if arguments.device else (), timeout=arguments.kernel_timeout)
     try:
-        run.check()
-        plugged = _chosen(run, file, name)
+        plugged = _kernel(run, arguments.kernel)
         claim = claim_of(plugged, arguments.claim)
         device = run.devices[0] if arguments.device else run.place_of(plugged)
         with _shown() as told:
             probed = probe_kernel(
                 plugged, claim, device, arguments.k, arguments.rows, arguments.repeats, arguments.kernel_timeout, told
             )
+    except NotExecuted as reason:
+        return _not_executed(arguments, str(reason))
     finally:
         run.close()
     return _report(arguments, probed, plugged.kernel.name, device.id)
 
 
-def _split(text: str) -> tuple[str, str]:
-    """File and name of a kernel; either may be empty."""
-    file, _, name = text.rpartition(":")
-    if file.endswith(".py"):
-        return file, name
-    return (text, "") if text.endswith(".py") else ("", text)
+def _not_executed(arguments: argparse.Namespace, reason: str) -> int:
+    if arguments.json:
+        print_json({"kernel": arguments.kernel, "not_executed": reason})
+    else:
+        print(f"{arguments.kernel}: not executed: {reason}")
+    return Exit.UNKNOWN
 
 
-def _chosen(run: Run, file: str, name: str) -> Plugged:
-    """The kernel of that name, or the only product of matrices in a file. Raises ``BadInput`` where there are more."""
-    if name:
-        return run.kernel_named(name)
-    here = str(Path(file).absolute())
-    found = [p for p in run.kernels if p.origin == here and isinstance(p.kernel.contract, Matmul)]
+def _kernel(run: Run, text: str) -> Plugged:
+    """One of ours by its name; or that of a file, by its name or as the only product of matrices in it.
+
+    Raises ``BadInput`` where it is not there, or is not the only one.
+    """
+    file, _, name = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
+    if not file.endswith(".py"):
+        return run.kernel_named(text)
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise BadInput(f"--kernel {text}: no such file ({path})")
+    held = run.devices[0].describe(str(path))
+    found = [p for p in held if p.kernel.name == name or (not name and isinstance(p.kernel.contract, Matmul))]
     if len(found) != 1:
-        names = ", ".join(p.kernel.name for p in found) or "none"
-        raise BadInput(f"{file} has {len(found)} kernels with a contract Matmul ({names}); give one: {file}:NAME")
+        known = ", ".join(p.kernel.name for p in held if isinstance(p.kernel.contract, Matmul)) or "none"
+        raise BadInput(f"--kernel {text}: the file's kernels with a contract Matmul are {known}; give FILE:NAME")
     return found[0]
 
 
