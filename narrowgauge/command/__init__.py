@@ -30,6 +30,7 @@ start here:
   narrowgauge identify torch_eager          which named policy a kernel follows, whatever it claims
   narrowgauge sweep --kernel torch --format float8_e4m3fn
                                             all 2^32 inputs
+  narrowgauge probe --kernel my_gemm.py     what the accumulator of a product of matrices is: bits, order, scales
   narrowgauge cast 500 float8_e4m3fn        one input: what each policy gives, and on whose word
   narrowgauge diff vllm.fp8_per_token_dynamic sglang.fp8_per_token_cta
                                             where two engines' quantizers part, and at which step
@@ -59,8 +60,8 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "inputs", "judge", "identify", "instructions", "sweep", "cast", "diff", "sqnr", "kv", "audit",
-    "lint", "explain", "golden", "bench",
+    "devices", "test", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr", "kv",
+    "audit", "lint", "explain", "golden", "bench",
 )  # fmt: skip
 
 
