@@ -23,7 +23,7 @@ ONE = np.abs(noise(6 * N, 1)).reshape(6, N).astype(np.float32) + np.float32(0.25
 TWO = np.abs(noise(6 * N, 2)).reshape(6, N).astype(np.float32) + np.float32(0.25)
 
 
-def run(name: str, *operands: str | float, **held: F32 | Ends) -> Ends:
+def run(name: str, *operands: str | float, **held: F32 | F64 | Ends) -> Ends:
     """What a step gives of numbers that are exactly known, or of intervals."""
     ends = {key: v if isinstance(v, Ends) else exactly(v.astype(np.float64)) for key, v in held.items()}
     with np.errstate(all="ignore"):
@@ -176,6 +176,6 @@ def test_what_is_beyond_float32_is_infinite() -> None:
 
 def test_products_and_roundings_of_intervals_are_taken_at_their_corners() -> None:
     one, two = Ends(np.array([[-2.0]]), np.array([[3.0]])), Ends(np.array([[-5.0]]), np.array([[4.0]]))
-    assert (product(one, two).low, product(one, two).high) == (-15.0, 12.0)
+    assert (product(one, two).low[0, 0], product(one, two).high[0, 0]) == (-15.0, 12.0)
     ends = held_in(Ends(np.array([[1 + 2.0**-9]]), np.array([[1 + 3 * 2.0**-9]])), "bfloat16")
     assert (ends.low[0, 0], ends.high[0, 0]) == (1.0, 1 + 2.0**-7)
