@@ -19,6 +19,7 @@ from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.form import shaped
+from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.judge import check_claim, judge
 from narrowgauge.reference.kv.arithmetic import coded
 from narrowgauge.reference.wide.cases import CASES, call
@@ -58,6 +59,14 @@ def test_a_claim_is_its_text_and_its_data(name: str) -> None:
 def test_a_claim_that_cannot_be_is_refused(text: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         check_claim(Claim.parse(text))
+
+
+@pytest.mark.parametrize("name", [name for name, wide in WIDE.items() if wide.quantizable])
+def test_an_operation_that_gives_one_matrix_stands_before_a_quantizer(name: str) -> None:
+    claim = Claim.parse(f"then/{name}+vllm.fp8_group/bfloat16/float8_e4m3fn")
+    check_claim(claim)
+    for x in cases_for(claim, "smoke").values():
+        assert set(expected(claim, x)) == {"codes", "scale"}
 
 
 def _noise(name: str) -> Input:
