@@ -113,6 +113,23 @@ def test_exp_and_the_largest_hold_base_2_and_every_stretch() -> None:
     assert first / np.exp(-np.float64(rising[0, -1])) - 1 > 40 * U  # more than one exp is allowed
 
 
+def test_the_largest_of_a_row_of_intervals_is_not_exceeded() -> None:
+    ends = Ends(np.array([[0.0, 1.0]]), np.array([[2.0, 3.0]]))
+    found = run("below_largest", "a", a=ends)
+    assert (found.low < np.array([[-3.0, -2.0]])).all()
+    assert (found.low > np.array([[-3.0, -2.0]]) - 40 * U).all()
+    assert (found.high <= 40 * U).all()
+
+
+def test_a_logarithm_near_0_is_off_by_an_absolute_error() -> None:
+    """PTX ISA, lg2.approx: 2^-22 absolute where the argument is near 1, times ln 2."""
+    x = np.array([[1 + 2.0**-20]], np.float32)
+    found, off = run("log", "a", a=x), 2.0**-22 * np.log(2)
+    exact = np.log(float(x[0, 0]))
+    assert found.low[0, 0] < exact - off < exact + off < found.high[0, 0]
+    assert found.high[0, 0] - found.low[0, 0] < 4 * off
+
+
 def test_the_sum_of_a_row_holds_every_order() -> None:
     x = np.full((1, 4096), 1 / 3, np.float32)
     total = np.float32(0)
