@@ -16,6 +16,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, WideOp
 from narrowgauge.contracts.serial import contract_from_json, contract_to_json
 from narrowgauge.contracts.wide import WIDE
+from narrowgauge.golden.safetensors_file import write
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.form import shaped
@@ -26,6 +27,7 @@ from narrowgauge.reference.wide.cases import CASES, call
 from narrowgauge.reference.wide.choosing import Choice, chosen_of
 from narrowgauge.reference.wide.ends import Ends, exactly
 from narrowgauge.reference.wide.words import facts_of
+from narrowgauge.suites.offline import judge_files, read_inputs, write_inputs
 
 pytestmark = pytest.mark.meta
 
@@ -114,6 +116,23 @@ def test_a_wrong_form_is_told() -> None:
     assert judge(ROUTER, x, {"weights": right["weights"]}).malformed == ("experts was not returned",)
     narrow = coded(np.ones((11, 4)), "bfloat16")
     assert judge(ROUTER, x, {**right, "weights": narrow}).malformed == ("weights is bfloat16, want float32",)
+
+
+@pytest.mark.parametrize("text", ["wide/add_rms_norm_float32/bfloat16/bfloat16", "wide/router_sigmoid/float32/float32"])
+def test_a_claim_is_judged_from_files(text: str, tmp_path: Path) -> None:
+    """Another program's outputs: those of the reference pass, and without the residual's lower bits they fail."""
+    claim, inputs, outputs = Claim.parse(text), tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_inputs(claim, "smoke", inputs)
+    _, cases = read_inputs(inputs)
+    answers = {f"{case}.{name}": value.low for case, x in cases.items() for name, value in expected(claim, x).items()}
+    write(outputs, answers, {}, typed=True)
+    assert {judged.row.result for judged in judge_files(inputs, outputs, "mine", "host")} == {"passed"}
+    name = "noise.residual" if "residual" in text or "add" in text else "noise.weights"
+    answers[name] = Coded("float32", answers[name].data & np.uint32(0xFFFF0000))
+    write(outputs, answers, {}, typed=True)
+    found = {judged.row.case: judged.row.result for judged in judge_files(inputs, outputs, "mine", "host")}
+    assert found.pop("noise") == "failed"
+    assert set(found.values()) == {"passed"}
 
 
 def test_a_mismatch_says_where_it_came_from() -> None:
