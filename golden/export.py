@@ -89,8 +89,10 @@ def _chosen(formats: Sequence[str]) -> list[Family]:
 
 
 def _tables(family: Family, tensors: Tensors) -> dict[str, Coded]:
-    """Expanded tables of sources of at most 16 bits; float32 sources and quantizers as they are stored."""
+    """Expanded tables of sources of at most 16 bits; all else as it is stored."""
     tables: dict[str, Coded] = {}
+    if not family.claims:
+        return dict(tensors)
     for claim in family.claims:
         prefix = f"{claim.source}."
         kept = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -4,7 +4,8 @@ A cast family is a step table per source: over all patterns of the source in asc
 each run of equal codes, and that code. A whole 32-bit space of inputs is some hundred runs; to a destination of more
 than 8 bits it is some ten stairs (``golden.steps``). A decode family is the float32 value of every code. A stochastic
 family is a list: an input, the random bits that come with it, and the code. A family of a cache is a call on it
-(``golden.calls``), one of a conversion or of a product a call of its kernel.
+(``golden.calls``), one of a conversion or of a product a call of its kernel. A family of matrix units
+(``golden.units``) holds for no kernel's claim: it is what each unit answers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.formats import FORMATS, format_named
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.golden import calls, conversions, products
+from narrowgauge.golden import calls, conversions, products, units
 from narrowgauge.golden.called import CALLED
 from narrowgauge.golden.steps import STAIR, fold, step_table
 from narrowgauge.reference.behaviour import behaviour_of, promised, resolved, standing_of
@@ -66,7 +67,7 @@ class Family:
     """One file of vectors: a rule at one destination format for every source, or the values of one format."""
 
     #: "cast", "quantize", "stochastic": a cast by random bits, "decode": a cast to float32, which holds every value;
-    #: "kv_write", "kv_read", "convert", "matmul"
+    #: "kv_write", "kv_read", "convert", "matmul", "unit"
     operation: str
     rule: str
     format: str  #: of the destination; of a cache's codes
@@ -77,6 +78,8 @@ class Family:
 
     @property
     def claims(self) -> list[Claim]:
+        if self.operation == units.OPERATION:
+            return []
         if self.operation == "decode":
             return [Claim(Cast(self.rule), self.format, "float32")]
         if self.operation == conversions.OPERATION:
@@ -115,6 +118,7 @@ def families() -> Iterator[Family]:
     yield from (Family(*key) for key in calls.CALLS)
     yield from (Family(conversions.OPERATION, *key) for key in conversions.families())
     yield from (Family(products.OPERATION, *key) for key in products.families())
+    yield from (Family(units.OPERATION, *key) for key in units.families())
 
 
 def rules_of(family: Family) -> list[str]:
@@ -177,11 +181,20 @@ def layout(claim: Claim) -> dict[str, str]:
     }
 
 
+def held_by(family: Family) -> dict[str, str]:
+    """The tensors of a family's file: name and format of each."""
+    if family.operation == units.OPERATION:
+        return units.layout(family.rule, family.format)
+    return {name: fmt for claim in family.claims for name, fmt in layout(claim).items()}
+
+
 # --- making ----------------------------------------------------------------------------------------------------------
 
 
 def vectors(family: Family) -> dict[str, Coded]:
     """The tensors of a family's file, by name: ``source.first`` and ``source.code``, ``source.x`` and outputs, …"""
+    if family.operation == units.OPERATION:
+        return units.tensors_of(family.rule, family.format)
     return {name: tensor for claim in family.claims for name, tensor in _vectors(claim).items()}
 
 
@@ -214,6 +227,8 @@ def _vectors(claim: Claim) -> dict[str, Coded]:
 
 def authority(family: Family) -> str:
     """On whose word the vectors rest."""
+    if family.operation == units.OPERATION:
+        return units.authority(family.rule, family.format)
     if family.operation == "decode":
         return f"{family.format}: {format_named(family.format).authority}"
     if family.operation == "stochastic":

@@ -18,12 +18,12 @@ from narrowgauge.golden.families import (
     authority,
     families,
     family_of,
-    layout,
+    held_by,
     rules_of,
     vectors,
 )
 from narrowgauge.golden.safetensors_file import metadata_of, read, write
-from narrowgauge.golden.using import as_case, flags, well_shaped
+from narrowgauge.golden.using import as_case, flags, misshapen
 from narrowgauge.reference.interval import Expected
 
 SCHEMA = "narrowgauge.golden/1"
@@ -32,7 +32,8 @@ GENERATOR = 1
 #: what agreed with every vector: tested in suites/meta/test_golden.py
 SECOND_ORACLE = (
     "suites/meta/second_derivation.py: exact fractions, written from the specifications alone; of caches "
-    "suites/meta/second_kv_calls.py: loops over tokens; of conversions suites/meta/second_conversions.py"
+    "suites/meta/second_kv_calls.py: loops over tokens; of conversions suites/meta/second_conversions.py; of matrix "
+    "units suites/meta/second_units.py: exact fractions"
 )
 NAME = "manifest.json"
 #: the vectors that come with the suite
@@ -134,12 +135,12 @@ def load(family: Family, folder: Path) -> dict[str, Coded]:
         raise BadInput(f"{path} has schema {schema!r}; this version reads {SCHEMA!r}")
     if metadata != metadata_for(family):
         raise BadInput(f"{path} says that it holds {metadata}; expected {metadata_for(family)}")
-    held = {name: fmt for claim in family.claims for name, fmt in layout(claim).items()}
+    held = held_by(family)
     if file.tensors.keys() != held.keys():
         raise BadInput(f"{path} holds {', '.join(sorted(file.tensors)) or 'no tensors'}; expected {sorted(held)}")
     tensors = {name: stored.as_format(held[name]) for name, stored in file.tensors.items()}
     wrong = [name for name, tensor in tensors.items() if tensor.format != held[name] or not tensor.well_formed]
-    for name in wrong or filter(None, (well_shaped(claim, tensors) for claim in family.claims)):
+    for name in wrong or misshapen(family, tensors):
         raise BadInput(f"{path}: tensor {name!r} {list(tensors[name].shape)} is not what {family.name} has there")
     return tensors
 

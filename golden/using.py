@@ -9,6 +9,7 @@ from narrowgauge.contracts.coded import Coded, Input, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Codes, format_named
 from narrowgauge.contracts.operations import Claim, KvWrite
+from narrowgauge.golden import units
 from narrowgauge.golden.called import CALLED
 from narrowgauge.golden.families import Family, Tensors, form_of, layout
 from narrowgauge.golden.steps import spaced, unfold
@@ -26,9 +27,14 @@ _FLAGS: dict[tuple[Family, str], dict[str, int]] = {}
 
 
 def flags(family: Family, tensors: Tensors) -> dict[str, int]:
-    """The faults that a family's vectors show, each with the number of vectors whose outputs it changes."""
+    """The faults that a family's vectors show, each with the number of vectors whose outputs it changes.
+
+    Of matrix units, each with the number of vectors that tell it from another.
+    """
     if family.operation == "stochastic":
         return {}  # a fault is an edit of a function of x alone
+    if family.operation == units.OPERATION:
+        return units.flags(family.rule, family.format, tensors)
     key = family, digest(tensors)
     if key not in _FLAGS:
         _FLAGS[key] = _shown(family, tensors)
@@ -131,6 +137,13 @@ def expanded(claim: Claim, tensors: Tensors) -> Coded | None:
         return tensors[f"{source.name}.values"]
     first, code = steps_of(claim, tensors)
     return Coded(claim.format, np.repeat(code, np.diff(np.append(first, source.code_count))))
+
+
+def misshapen(family: Family, tensors: Tensors) -> list[str]:
+    """The first tensor of each of a family's claims whose shape or order is not that of its form."""
+    if family.operation == units.OPERATION:
+        return [name] if (name := units.well_shaped(family.rule, family.format, tensors)) else []
+    return [name for claim in family.claims if (name := well_shaped(claim, tensors))]
 
 
 def well_shaped(claim: Claim, tensors: Tensors) -> str:

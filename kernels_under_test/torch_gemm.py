@@ -197,11 +197,15 @@ def torch_scaled_mm_rows_bias(x, format, b, a_scale, b_scale, bias):
 
 @product("plain.matmul_int8", ("int8",), ("int32",), accumulator="int32", expression="torch._int_mm(x, b.T)")
 def torch_int_mm(x, format, b):
-    """A GPU wants more than 16 rows, and multiples of 8."""
+    """A GPU wants more than 16 rows, and multiples of 8. A CPU leaves the result of one column transposed unwritten
+    (docs/upstream/torch-int-mm-unwritten.md), so that is copied."""
     rows, columns = x.shape[0], b.shape[0]
     if x.is_cuda:
         x, b = padded(x, 32, 8), padded(b, 8, 8)
-    return torch._int_mm(x.view(torch.int8), b.view(torch.int8).T)[:rows, :columns]
+    turned = b.view(torch.int8).T
+    if x.shape[1] == 1:
+        turned = turned.clone(memory_format=torch.contiguous_format)
+    return torch._int_mm(x.view(torch.int8), turned)[:rows, :columns]
 
 
 @product("vllm.moe", NARROWED, NARROWED)

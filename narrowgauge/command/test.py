@@ -28,8 +28,8 @@ def register(subparsers: Any) -> None:
         "test",
         help="judge kernels: torch's, ml_dtypes', ours, and yours with --kernels",
         description="Runs the suites with pytest. Options not listed here go to pytest: -k, -n, -x, --depth, --device, "
-        "--waivers, --golden, --out, --kernel-timeout, --require-verified, --alluredir; 'narrowgauge test --help-all' "
-        "lists them all.",
+        "--waivers, --golden, --out, --kernel-timeout, --recordings, --require-verified, --alluredir; "
+        "'narrowgauge test --help-all' lists them all.",
         allow_abbrev=False,
     )
     parser.add_argument("--kernels", action="append", default=[], metavar="FILE", help="a file of kernels to plug in")

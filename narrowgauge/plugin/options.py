@@ -39,6 +39,10 @@ def add(parser: pytest.Parser) -> None:
         help="audit a model's folder too; with -m fnuz as bound for MI300; may be given several times",
     )  # fmt: skip
     group.addoption(
+        "--recordings", metavar="DIR", type=Path, dest="narrowgauge_recordings",
+        help="folder of recorded answers of GPUs, to hold the models of their matrix units to (docs/units.md)",
+    )  # fmt: skip
+    group.addoption(
         "--depth", choices=DEPTHS, default="smoke", dest="narrowgauge_depth",
         help="how much of the input space to walk (default: smoke)",
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from narrowgauge.contracts.errors import NarrowgaugeError
-from narrowgauge.plugin import audits, options
+from narrowgauge.plugin import audits, options, replays
 from narrowgauge.plugin.cells import Bench, bench_of, has_cell
 from narrowgauge.plugin.recording import HANDED, Recorder
 
@@ -37,6 +37,8 @@ def pytest_collection(session: pytest.Session) -> None:
         return
     if config.option.narrowgauge_checkpoints:
         audits.parts_of(config)
+    if config.option.narrowgauge_recordings is not None:
+        replays.recordings_of(config)
     if not options.has_choices(config):
         return
     bench = bench_of(config)

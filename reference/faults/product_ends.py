@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from narrowgauge.reference.faults import product_call_edits as p
+from narrowgauge.reference.faults import product_end_edits as p
 from narrowgauge.reference.faults.fault import ProductFault
-from narrowgauge.reference.faults.product_ways import in_tiles
+from narrowgauge.reference.faults.product_ways import ROWS, TILES, in_tiles
 
 _TAILS = (
     ProductFault(
         "product.tail_of_k_left_out",
         "TAIL",
-        in_tiles(p.tail_left_out, p.TILES),
+        in_tiles(p.tail_left_out, TILES),
         "right where K is a whole number of tiles; else the last terms are missing",
         "the loop runs over K // tile tiles",
         (),
@@ -18,7 +18,7 @@ _TAILS = (
     ProductFault(
         "product.tail_of_k_reads_on",
         "TAIL",
-        in_tiles(p.tail_reads_on, p.TILES),
+        in_tiles(p.tail_reads_on, TILES),
         "right where K is a whole number of tiles; else foreign terms are added",
         "loads of the last tile of K are not masked, and both operands go on with their next row",
         ("triton#630",),
@@ -26,7 +26,7 @@ _TAILS = (
     ProductFault(
         "product.padding_of_k_is_nan",
         "PADTAIL",
-        in_tiles(p.padding_is_nan, p.TILES),
+        in_tiles(p.padding_is_nan, TILES),
         "NaN everywhere where K is no whole number of tiles, by what stood in memory",
         "one operand's tail is masked to 0 and the other's is not: 0 times NaN is NaN",
         (),
@@ -34,7 +34,7 @@ _TAILS = (
     ProductFault(
         "product.rows_left_out",
         "TAIL",
-        in_tiles(p.left_out(0), p.ROWS),
+        in_tiles(p.left_out(0), ROWS),
         "the last rows are zeros, where M is no whole number of tiles",
         "the grid has one program for each whole tile of rows",
         (),
@@ -42,7 +42,7 @@ _TAILS = (
     ProductFault(
         "product.columns_left_out",
         "TAIL",
-        in_tiles(p.left_out(1), p.ROWS),
+        in_tiles(p.left_out(1), ROWS),
         "the last columns are zeros, where N is no whole number of tiles",
         "the grid has one program for each whole tile of columns",
         (),
@@ -50,7 +50,7 @@ _TAILS = (
     ProductFault(
         "product.spills_into_the_next_row",
         "TAIL",
-        in_tiles(p.spilt, p.ROWS),
+        in_tiles(p.spilt, ROWS),
         "the first columns of rows are wrong where N is no whole number of tiles",
         "the store of the last tile of columns is not masked, and runs into the next row",
         ("kernels-community#1153", "kernels-community#1154"),

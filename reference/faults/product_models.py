@@ -15,8 +15,8 @@ from narrowgauge.reference.units.families import Truncating
 from narrowgauge.reference.units.operands import Side, exponents, least_exponent
 from narrowgauge.reference.units.rounding import FLOAT16, FLOAT32, nearest
 
-#: products of one step of a chain, and of a tile
-STEPS, TILES = (1, 4, 8, 16, 32, 64, 128, 256), (16, 32, 64, 128, 256)
+#: products of one step of a chain
+STEPS = (1, 4, 8, 16, 32, 64, 128, 256)
 #: exponent with which zero terms count in a unit of fp8: below all that count here
 _NO_TERM = -133
 Rounding = Callable[[F64], F64]

@@ -93,7 +93,7 @@ _ZERO_POINTS = (
     ProductFault(
         "product.group_index_of_the_tile",
         "GRANULARITY",
-        ways.in_tiles(p.groups_of_the_tile, p.TILES),
+        ways.in_tiles(p.groups_of_the_tile, ways.TILES),
         "right in the first tile of K alone",
         "g_idx is read by the place in the tile, and not by k",
         (),
@@ -136,7 +136,7 @@ _EXPERTS = (
     ProductFault(
         "product.expert_of_the_tile",
         "EXPERT",
-        ways.in_tiles(p.expert_of_the_tile, p.ROWS),
+        ways.in_tiles(p.expert_of_the_tile, ways.ROWS),
         "rows are multiplied by the expert of the first row of their tile",
         "rows were not sorted and padded by expert before tiles were cut",
         (),
@@ -198,6 +198,14 @@ _LAYOUT = (
         p.result_by_columns,
         "elements of the result have changed places",
         "the result is stored by columns: strides are exchanged, or tiles are turned before the store",
+        (),
+    ),
+    ProductFault(
+        "product.tiles_turned",
+        "LAYOUT",
+        ways.both(ways.in_tiles(p.weight_turned, ways.SQUARES), ways.in_tiles(p.result_turned, ways.SQUARES)),
+        "nonsense: elements have changed places within square tiles",
+        "a tile of the weight, or of the result, is stored at transposed addresses",
         ("pith-train#74",),
     ),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.recipe import TENSOR
 from narrowgauge.reference.fast_codec import cast, to_float32
 from narrowgauge.reference.faults.product_ways import (
     SIDES,
@@ -23,8 +24,9 @@ from narrowgauge.reference.faults.product_ways import (
     recipe_of,
     taking,
     with_given,
+    with_terms,
 )
-from narrowgauge.reference.matmul.multiplying import Multiplying
+from narrowgauge.reference.matmul.multiplying import Multiplying, Terms
 from narrowgauge.reference.policies import resolve
 
 
@@ -65,6 +67,33 @@ def axes_exchanged(multiplying: Multiplying) -> Iterator[Way]:
 
     if recipes[0] is not None and recipes[1] is not None and recipes[0].scale_format == recipes[1].scale_format:
         yield Way("", taking(multiplying, taken))
+
+
+#: what may stand behind a scale in memory
+_BEHIND = {"zeros behind it": 0.0, "NaN behind it": np.nan}
+
+
+def tensor_scale_taken_for_rows(multiplying: Multiplying) -> Iterator[Way]:
+    """One scale is read as though each row of an operand had one."""
+
+    def edit(behind: float) -> Callable[[Multiplying, str], Multiplying | None]:
+        def edited(inner: Multiplying, side: str) -> Multiplying | None:
+            recipe = recipe_of(inner, side)
+            if recipe is None or recipe.blocks != TENSOR:
+                return None
+
+            def changed(terms: Terms) -> Terms:
+                scale = getattr(terms, f"{side}_scale")
+                first = np.arange(len(scale))[:, None] == 0
+                return replace(terms, **{f"{side}_scale": np.where(first, scale, behind)})
+
+            return with_terms(inner, changed)
+
+        return edited
+
+    for note, behind in _BEHIND.items():
+        for way in in_operands(edit(behind))(multiplying):
+            yield replace(way, note=f"{way.note}, {note}")
 
 
 def _floats(multiplying: Multiplying, side: str) -> bool:

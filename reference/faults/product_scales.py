@@ -102,6 +102,14 @@ FAULTS = (
         (),
     ),
     ProductFault(
+        "product.tensor_scale_taken_for_rows",
+        "GRANULARITY",
+        s.tensor_scale_taken_for_rows,
+        "the first row or column is right, and the others are scaled by what stands behind the scale in memory",
+        "the kernel for scales of rows is given the one scale of a tensor",
+        ("pytorch#159940",),
+    ),
+    ProductFault(
         "product.scales_in_bfloat16",
         "ROUND",
         s.scales_rounded("bfloat16"),

@@ -13,6 +13,7 @@ from narrowgauge.contracts.product import B
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.faults import product_models as models
 from narrowgauge.reference.faults.product_ways import (
+    TILES,
     Grid,
     Way,
     Ways,
@@ -76,7 +77,7 @@ def in_steps(model: Callable[[int], Dot]) -> Ways:
     def edit(multiplying: Multiplying, step: int) -> Multiplying | None:
         return None if multiplying.accumulator.whole else replace(multiplying, dot=model(step))
 
-    return in_tiles(edit, models.TILES)
+    return in_tiles(edit, TILES)
 
 
 def thirteen_bits(promoted: bool) -> Ways:
@@ -115,11 +116,11 @@ def _part_of(depth: int, parts: int, tile: int, in_turn: bool) -> Grid:
     return tiles % parts if in_turn else tiles // max(1, -(-count // parts))
 
 
-def _splits(edit: Callable[[Multiplying, Callable[[int], Grid]], Multiplying]) -> Ways:
+def _splits(edit: Callable[[Multiplying, Callable[[int], Grid]], Multiplying], least: int = 2) -> Ways:
     """A mistake of a split K, for each way to split it."""
 
     def ways(multiplying: Multiplying) -> Iterator[Way]:
-        for parts in PARTS:
+        for parts in (parts for parts in PARTS if parts >= least):
             for tile in OF_TILES:
                 for in_turn in (False, True):
                     dealt = ", in turn" if in_turn else ""
@@ -133,8 +134,8 @@ def _split(parts: int, tile: int, in_turn: bool) -> Callable[[int], Grid]:
     return lambda depth: _part_of(depth, parts, tile, in_turn)
 
 
-def parts_kept(kept: Callable[[Grid, int], Grid]) -> Ways:
-    """Of a split K some parts alone count. ``kept`` is given the part of each k, and the last."""
+def parts_kept(kept: Callable[[Grid, int], Grid], least: int = 2) -> Ways:
+    """Of a split K some parts alone count. ``kept`` is given the part of each k, and the last. At ``least`` so many."""
 
     def edit(multiplying: Multiplying, split: Callable[[int], Grid]) -> Multiplying:
         def change(terms: Terms) -> Terms:
@@ -144,13 +145,11 @@ def parts_kept(kept: Callable[[Grid, int], Grid]) -> Ways:
 
         return with_terms(multiplying, change)
 
-    return _splits(edit)
+    return _splits(edit, least)
 
 
 def _parts_narrow(multiplying: Multiplying, split: Callable[[int], Grid]) -> Multiplying:
     """Scaled sums of parts are rounded to the type of the result, and added up in float32."""
-    if multiplying.format not in ("float16", "bfloat16"):
-        return multiplying
     narrow, wide = models.rounding_to(multiplying.format), models.rounding_to("float32")
 
     def change(ends: Ends, terms: Terms) -> Ends:
@@ -162,7 +161,9 @@ def _parts_narrow(multiplying: Multiplying, split: Callable[[int], Grid]) -> Mul
     return replace(multiplying, sums=(*multiplying.sums, change))
 
 
-parts_in_the_results_type = _splits(_parts_narrow)
+def parts_in_the_results_type(multiplying: Multiplying) -> Iterator[Way]:
+    """The same for each split, where the result has fewer bits than a sum."""
+    return _splits(_parts_narrow)(multiplying) if format_named(multiplying.format).mantissa < 23 else iter(())
 
 
 def scaled_sum(terms: Terms) -> F64:

@@ -82,7 +82,7 @@ FAULTS = (
     ProductFault(
         "product.first_part_alone",
         "TAIL",
-        p.parts_kept(lambda part, last: part == 0),
+        p.parts_kept(lambda part, last: part == 0, least=3),
         "what all parts of K but the first add is missing",
         "partial sums overwrite each other, or are not added up",
         (),

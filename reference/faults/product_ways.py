@@ -20,6 +20,8 @@ from narrowgauge.reference.matmul.multiplying import Multiplying, Terms
 
 Grid = npt.NDArray[Any]
 SIDES = ("a", "b")
+#: tiles of K, of rows or columns of the result, and square ones
+TILES, ROWS, SQUARES = (16, 32, 64, 128, 256), (8, 16, 32, 64, 128), (16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,12 @@ def with_terms(multiplying: Multiplying, change: Callable[[Terms], Terms]) -> Mu
 def finishing(multiplying: Multiplying, change: Callable[[Interval, Input], Interval]) -> Multiplying:
     """Another result is left."""
     return replace(multiplying, after=(*multiplying.after, change))
+
+
+def with_codes(found: Interval, change: Callable[[Grid], Grid]) -> Interval:
+    """The same change of the codes of both ends."""
+    low, high = (Coded(e.format, np.ascontiguousarray(change(e.data))) for e in (found.low, found.high))
+    return Interval(low, high)
 
 
 def operand_of(multiplying: Multiplying, side: str) -> Operand:

@@ -74,6 +74,16 @@ _PLAIN_PRODUCTS = (
         evidence="specification",
     ),
     Product(
+        "plain.matmul_then_bias",
+        _same("bfloat16", "float16"),
+        _PLAIN,
+        _PLAIN,
+        "sum",
+        "torch: x @ weight.T + bias, two kernels",
+        bias="narrow",
+        evidence="specification",
+    ),
+    Product(
         "plain.matmul_tf32",
         _same("float32"),
         Operand(enters="tfloat32"),

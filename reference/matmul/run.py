@@ -9,6 +9,7 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
+from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.kv.arithmetic import digits, grid, power_of_two
 from narrowgauge.reference.matmul.bounds import (
@@ -73,6 +74,9 @@ def _result(multiplying: Multiplying, terms: Terms) -> Ends:
         ends = change(ends, terms)
     if terms.bias is not None and multiplying.product.bias == "wide":
         ends = _nearest32(ends[0] + terms.bias), _nearest32(ends[1] + terms.bias)
+    if terms.bias is not None and multiplying.product.bias == "narrow":
+        low, high = (decode_values(_as_result(multiplying, end)) for end in ends)
+        ends = low + terms.bias, high + terms.bias
     for change in multiplying.biased:
         ends = change(ends, terms)
     return ends
@@ -161,6 +165,7 @@ def _check_range(multiplying: Multiplying, ends: Ends, of_a: F64, of_b: F64) -> 
     largest = np.maximum(np.abs(ends[0]), np.abs(ends[1]))
     for one, other in ((of_a, of_b), (largest, of_a), (largest, of_b), (largest, of_a * of_b)):
         size = np.abs(one * other)
+        size = size[np.isfinite(size)]  # what is infinite already is beyond all order
         if ((size > _LARGEST) | ((size < _LEAST) & (size > 0))).any():
             raise BadInput(
                 f"{multiplying.product.name}: products with scales leave float32's normal numbers; what engines give "
@@ -199,6 +204,11 @@ def _times(ends: Ends, factors: tuple[float, ...], divisors: tuple[float, ...]) 
     return after_roundings(low, high, np.full(low.shape, count)) if count else (low, high)
 
 
+def _as_result(multiplying: Multiplying, value: F64) -> Coded:
+    """Numbers in the format of the result."""
+    return multiplying.rounding.run(Coded("float64", np.ascontiguousarray(value).view(np.uint64)))["codes"]
+
+
 def _nearest32(value: F64) -> F64:
     return value.astype(np.float32).astype(np.float64)
 
@@ -211,7 +221,5 @@ def _rounded(multiplying: Multiplying, ends: Ends, special: F64) -> Interval:
             wrapped = np.asarray(np.round(end)).astype(np.int64).astype(np.uint32)
             codes.append(Coded("int32", wrapped))
             continue
-        value = np.where(special == 0, end, special)
-        wide = Coded("float64", np.ascontiguousarray(value).view(np.uint64))
-        codes.append(multiplying.rounding.run(wide)["codes"])
+        codes.append(_as_result(multiplying, np.where(special == 0, end, special)))
     return Interval(*codes) if not np.array_equal(codes[0].data, codes[1].data) else Interval.exactly(codes[0])

@@ -94,7 +94,7 @@ UNITS: tuple[U, ...] = (
     U("rtx_blackwell.mxf4", RTX, MX4, FP4, F32, GROUPS, ONE, "[X]", scales=(E8M0,), block=32),
     U("rtx_blackwell.mxf4nvf4", RTX, NV4, FP4, F32, GROUPS, ONE, "[X]", scales=(E4M3, E8M0), block=16),
     U("nvidia.imma", FROM_TURING, "mma.sync .s8 .u8 (IMMA)", INT8, S32, Whole(16), DOC, "[P] wraps"),
-    U("nvidia.imma_int4", FROM_TURING, "mma.sync .s4 .u4", INT4, S32, Whole(32), DOC, "[P] wraps; [S]"),
+    U("nvidia.imma_int4", FROM_TURING, "mma.sync .s4 .u4", INT4, S32, Whole(16), DOC, "[P] wraps; [S]"),
     U("nvidia.imma_satfinite", FROM_TURING, "mma.sync .s8 .u8 .satfinite", INT8, S32, Whole(16, True), DOC, "[P]"),
     U("nvidia.dmma", FROM_AMPERE, "mma.sync .f64", (F64,), F64, Chain(True), DOC, "[P] fma.rn; [X]", known_nan=False),
 )  # fmt: skip

@@ -55,7 +55,8 @@ class Side:
 
     def take(self, positions: Sequence[int] | npt.NDArray[np.intp]) -> Side:
         """Those positions of k, in that order."""
-        return Side(self.value[positions], self.exponent[positions])
+        at = np.asarray(positions, np.intp)
+        return Side(self.value[at], self.exponent[at])
 
 
 def least_exponent(fmt: Format) -> int:

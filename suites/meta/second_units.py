@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrix units a second time: exact fractions, one dot product at a time, parameters and all written out anew.
 
-From the definitions alone (arXiv 2511.10909 and 2512.07004; PTX ISA of mma): it shares nothing with reference/. A term is
-a significand and an exponent, as decoded: subnormals and products are not normalised.
+From the definitions alone (arXiv 2511.10909 and 2512.07004; PTX ISA of mma): it shares nothing with reference/. A term
+is a significand and an exponent, as decoded: subnormals and products are not normalised.
 """
 
 from __future__ import annotations

@@ -125,4 +125,4 @@ def test_names_of_strangers_are_words_of_ids(tmp_path: Path) -> None:
 
 def test_the_schema_knows_every_operation() -> None:
     rows = json.loads(SCHEMA.read_text())["properties"]["rows"]["items"]["properties"]
-    assert set(rows["operation"]["enum"]) == {*OPERATIONS, "audit"}
+    assert set(rows["operation"]["enum"]) == {*OPERATIONS, "audit", "unit"}

@@ -189,7 +189,8 @@ def product_last_tile_dropped(x, format, b):
 
 @kernel(Matmul("plain.matmul"), B16, B16)
 def product_nan_in_the_padding(x, format, b):
-    """K is padded to a multiple of 32, b with zeros, a with what lies there: vllm#641, flash-attention#1745 (0 · NaN)."""
+    """K is padded to a multiple of 32, b with zeros, a with what lies there: vllm#641, flash-attention#1745 (0 times
+    NaN)."""
     rest = -x.shape[1] % 32
     a = torch.nn.functional.pad(x.float(), (0, rest), value=torch.nan)
     return out(dot(a, torch.nn.functional.pad(b.float(), (0, rest))), format)

@@ -1,0 +1,1 @@
+"""Matrix units: models held to what real GPUs answered."""
