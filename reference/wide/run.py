@@ -91,6 +91,19 @@ def check_taken(wide: Wide, source: str, x: Input) -> None:
         raise BadInput(f"{wide.name}: x has elements that are not finite or above 2^40; what they give is not derived")
 
 
+def check_chosen(wide: Wide, x: Coded) -> None:
+    """Raise ``BadInput`` where it is nobody's promise what is chosen."""
+    if guesses(wide) and np.isnan(decode_values(x)).any():
+        raise BadInput(
+            f"{wide.name}: x has NaN among what is chosen from; whether it is chosen differs between engines"
+        )
+
+
+def guesses(wide: Wide) -> bool:
+    """Whether it chooses among numbers of which some may be NaN and others not, and gives those numbers."""
+    return any(step[0] == "top" and step[2] and step[3] != Y for step in wide.steps)
+
+
 def _check_beside(wide: Wide, name: str, value: F64, columns: int) -> None:
     finite = np.isfinite(value)
     if (name != "residual" and not finite.all()) or (np.abs(value[finite]) > LARGEST).any():
@@ -104,8 +117,9 @@ def _check_beside(wide: Wide, name: str, value: F64, columns: int) -> None:
 def _worked(widening: Widening, x: Input) -> Work:
     held = {"x": exactly(decode_values(x)), **{name: exactly(decode_values(c)) for name, c in x.given.items()}}
     work = Work(held, widening.source, widening.format)
-    for name, *operands in widening.wide.steps:
-        work = replace(work, held={**work.held, **_ALL[str(name)](work, *operands)})
+    with np.errstate(all="ignore"):  # infinities and NaN go through every step
+        for name, *operands in widening.wide.steps:
+            work = replace(work, held={**work.held, **_ALL[str(name)](work, *operands)})
     return work
 
 
