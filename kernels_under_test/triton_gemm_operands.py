@@ -160,6 +160,7 @@ class Operand:
     enters: str = ""
     load: Any = one_per_byte
     native: bool = False
+    turned: str = ""  #: said of a scale that comes the other way round
 
     @property
     def handed(self):

@@ -284,7 +284,7 @@ _PRODUCTS = (
     *(
         _product(kind.name, products.Shape(kind.name, seed=place), kind.about, depth)
         for place, kind in enumerate(products.KINDS.values())
-        for depth in ("standard" if kind.name in ("limit", "lost") else "smoke",)
+        for depth in ("standard" if kind.name in ("limit", "lost", "positive") else "smoke",)
     ),
     _product("surrounded", products.Shape("exact", rows=17, seed=20), "NaN around a and b in memory", view="sliced"),
     _product("one_row", products.Shape("exact", rows=1, seed=21), "one row"),

@@ -38,6 +38,8 @@ start here:
                                             which layers need scales for a narrow key-value cache
   narrowgauge audit MODEL_FOLDER --to float16 --to fnuz
                                             whether a checkpoint survives it, and what to mend
+  narrowgauge instructions --kernels my_kernels.py --target sm_90
+                                            which matrix units your products become, without that GPU
   narrowgauge lint my_kernels.py            what in a source ties it to one flavour of float8
   narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
   narrowgauge judge in.safetensors out.safetensors

@@ -13,7 +13,6 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.kv.arithmetic import digits, grid, power_of_two
 from narrowgauge.reference.matmul.bounds import (
-    absolute_error,
     after_roundings,
     flushed_terms,
     largest_exponents,
@@ -22,6 +21,7 @@ from narrowgauge.reference.matmul.bounds import (
 from narrowgauge.reference.matmul.call import check_call, columns_of, input_of_call
 from narrowgauge.reference.matmul.exact import is_exact
 from narrowgauge.reference.matmul.multiplying import F64, Ends, Multiplying, Terms
+from narrowgauge.reference.matmul.one_sided import one_sided, sign_of_terms
 from narrowgauge.reference.matmul.reading import terms_by_expert
 from narrowgauge.reference.matmul.specials import specials_of
 
@@ -112,9 +112,10 @@ def _sum(multiplying: Multiplying, terms: Terms) -> Ends:
     least = (terms.a_least, terms.b_least)
     known = is_exact(a, b, multiplying.accumulator, None, *least)
     flushed = flushed_terms(a, b, *least) if multiplying.accumulator.flushes else 0.0
-    reach = absolute_error(multiplying.accumulator, size, a.shape[1], largest_exponents(a, b, *least), flushed)
-    reach = np.where(known, 0.0, reach) + _entered(terms)
-    low, high = exact - reach, exact + reach
+    top = largest_exponents(a, b, *least)
+    low, high = one_sided(multiplying.accumulator, exact, size, a.shape[1], sign_of_terms(a, b), top, flushed)
+    entered = _entered(terms)
+    low, high = np.where(known, exact, low) - entered, np.where(known, exact, high) + entered
     if multiplying.accumulator.whole:  # whole numbers become float32 before they meet a scale, or stay what they are
         low, high = (
             (low, high) if format_named(multiplying.format).family == "integer" else (_nearest32(low), _nearest32(high))
