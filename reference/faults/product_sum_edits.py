@@ -26,7 +26,7 @@ from narrowgauge.reference.matmul.accumulators import accumulator_named
 from narrowgauge.reference.matmul.multiplying import F64, Dot, Ends, Multiplying, Terms
 
 #: in how many parts a K is split; and the tiles of K of which a part is made
-PARTS, OF_TILES = (2, 3, 4, 8), (0, 1, 16, 32, 64, 128)
+PARTS, OF_TILES = (2, 4, 8), (0, 1, 16, 32, 64, 128)
 _THIRTEEN = "tensor_core_13"
 
 
@@ -119,7 +119,7 @@ def _splits(edit: Callable[[Multiplying, Callable[[int], Grid]], Multiplying], l
     def ways(multiplying: Multiplying) -> Iterator[Way]:
         for parts, tile, in_turn in product((p for p in PARTS if p >= least), OF_TILES, (False, True)):
             of = f"{parts} parts of tiles of {tile}" if tile else f"{parts} even parts"
-            if tile or not in_turn:
+            if tile > 1 or not in_turn:
                 yield Way(of + ", in turn" * in_turn, edit(multiplying, _split(parts, tile, in_turn)))
 
     return ways
