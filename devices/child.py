@@ -27,8 +27,9 @@ LONGEST = 300
 class Session:
     """The kernels that this child has loaded, by origin and name."""
 
-    def __init__(self, facts: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, facts: Callable[[], dict[str, Any]], emulated: Any = None) -> None:
         self.facts = facts
+        self.emulated = emulated  #: the Triton driver of an emulated target
         self.loaded: dict[str, dict[str, loading.Loaded]] = {}
         self.range = running.Range()
 
@@ -51,6 +52,12 @@ class Session:
             case "run":
                 loaded = self.kernels(request["origin"])[request["kernel"]]
                 return running.run(loaded, buffers, request)
+            case "instructions":
+                if self.emulated is None:
+                    raise NotExecuted("which instructions a kernel becomes is seen on emulated targets alone")
+                loaded = self.kernels(request["origin"])[request["kernel"]]
+                launches = self.emulated.record(lambda: running.run(loaded, buffers, request))
+                return {"kind": "returned", "launches": launches}, {}
             case "run_range":
                 loaded = self.kernels(request["origin"])[request["kernel"]]
                 return self.range.run(loaded, request)
@@ -103,7 +110,7 @@ def main() -> None:
 
         surroundings = known.facts()  # before torch is made to say otherwise
         facts, emulated = lambda: surroundings, triton_driver.install(arguments.emulate)
-    session = Session(facts)
+    session = Session(facts, emulated)
     itself = os.getpid()
     incoming, outgoing = Arena(request_arena), Arena(answer_arena)
     with os.fdopen(reader, "rb") as requests, os.fdopen(writer, "wb") as answers:

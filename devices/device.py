@@ -157,16 +157,18 @@ class Device:
         choice: Choice = CHOICES[0],
         form: InMemory | None = None,
         view: View = "contiguous",
+        verb: Literal["run", "instructions"] = "run",
     ) -> Outcome:
         """Run a kernel once (twice inside, with two fill patterns of fresh memory) on a copy of ``x``, with what is
         given beside it.
 
         ``choice``: which answer an emulated device takes where an instruction's words allow several. ``form``: of
         packed buffers, and of those that are changed in place; without it x is a matrix, and so are the outputs.
-        ``view``: how the copy of x lies in memory.
+        ``view``: how the copy of x lies in memory. ``verb``: on an emulated device, "instructions" gives the code of
+        what is launched, which is not executed, and no outputs.
         """
         form = form or InMemory(claim.outputs, x.shape)
-        message: dict[str, Any] = {"verb": "run", "choice": choice, "view": view, "source": claim.source}
+        message: dict[str, Any] = {"verb": verb, "choice": choice, "view": view, "source": claim.source}
         message |= {"shape": list(form.shape), "loose": list(form.loose), "in_place": list(form.in_place)}
         message |= {"numbers": dict(form.numbers), "viewed": list(form.far if view == "far" else form.viewed)}
         return self._outcome(plugged, claim, message, {"x": x, **given_with(x)}, timeout, form.outputs)
@@ -207,6 +209,7 @@ class Device:
             malformed=tuple(answer.get("malformed", ())),
             models=answer["models"],
             notes=tuple(answer["notes"]),
+            launches=tuple(answer.get("launches", ())),
             seconds=time.monotonic() - began,
         )
 
@@ -232,7 +235,8 @@ class Device:
     def _full_environment(self) -> dict[str, str]:
         # Triton 3.9 warns when this is unset and will change its default; state the one that is in force today.
         fusion = os.environ.get("TRITON_DEFAULT_FP_FUSION", "1")
-        return {**os.environ, "TRITON_DEFAULT_FP_FUSION": fusion, **self.environment}
+        # numpy of a child that interprets Triton makes small products: threads of its own only spin
+        return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "TRITON_DEFAULT_FP_FUSION": fusion, **self.environment}
 
     def _arguments(self) -> list[str]:
         return ["--emulate", self.emulates] if self.emulates else []

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from narrowgauge.contracts.outcome import CHOICES, NotExecuted
-from narrowgauge.devices import autotuning, fresh_memory, torch_gpu
+from narrowgauge.devices import autotuning, fresh_memory, machine_code, torch_gpu
 from narrowgauge.devices.targets import LIMITS, target_named
 
 
@@ -88,6 +89,7 @@ class Driver:
         self.models: dict[str, bool] = {}  #: of instructions, used by launches; True where an answer was open
         self.notes: list[str] = []
         self.choice: str = CHOICES[0]
+        self.recorded: dict[str, dict[str, Any]] | None = None  #: code of what is launched, which does not run then
         self.launcher_cls = lambda source, metadata: _Launcher(self, source)
 
     def begin(self, choice: str) -> None:
@@ -95,6 +97,15 @@ class Driver:
         self.models.clear()
         self.notes.clear()
         self.choice = choice
+
+    def record(self, called: Callable[[], object]) -> list[dict[str, Any]]:
+        """The code of what a call launches, one entry for each kernel that was compiled. Nothing is executed."""
+        self.recorded = {}
+        try:
+            called()
+            return list(self.recorded.values())
+        finally:
+            self.recorded = None
 
     def note(self, text: str) -> None:
         """Say something of the launches of this request, once."""
@@ -153,8 +164,12 @@ class _Launcher:
     ) -> None:  # fmt: skip
         if enter is not None:
             enter(described)
-        with torch_gpu.as_they_are():
-            self._launch((x, y, z), arguments)
+        if self.driver.recorded is None:
+            with torch_gpu.as_they_are():
+                self._launch((x, y, z), arguments)
+        else:
+            named = {"kernel": self.compiled.metadata.name}
+            self.driver.recorded[self.compiled.hash] = named | machine_code.instructions(self.compiled)
         if leave is not None:
             leave(described)
 

@@ -34,5 +34,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "narrowgauge.kernels_under_test.triton_gemm_wide": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_gemm_mx": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_gemm_moe": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.torch_wide": ("torch",),
+    "narrowgauge.kernels_under_test.triton_wide_norms": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_wide_elements": ("torch", "triton"),
+    "narrowgauge.kernels_under_test.triton_wide_choices": ("torch", "triton"),
     "narrowgauge.kernels_under_test.triton_canary": ("torch", "triton"),
 }

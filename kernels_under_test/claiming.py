@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from narrowgauge import Matmul, Quantize, kernel
+from narrowgauge import Matmul, Quantize, WideOp, kernel
 
 E4M3, FNUZ, E5M2 = ("float8_e4m3fn",), ("float8_e4m3fnuz",), ("float8_e5m2",)
 FP4 = ("float4_e2m1fn",)
 FLOAT32, BFLOAT16, FLOAT16 = ("float32",), ("bfloat16",), ("float16",)
 ALL_SOURCES = ("float32", "bfloat16", "float16")
-TWO_SOURCES = ALL_SOURCES[:2]
+INT32 = ("int32",)
+TWO_SOURCES, SIXTEEN = ALL_SOURCES[:2], ALL_SOURCES[1:]
 
 
 def _quantizer(conversion, recipe, formats=E4M3, sources=FLOAT32):
@@ -28,3 +29,11 @@ def soft_product(product, formats, sources, accumulator="float32"):
 
 def native_product(product, formats, sources, accumulator="promoted_128"):
     return kernel(Matmul(product, accumulator), formats, sources, owner="narrowgauge", conversion="native")
+
+
+def wide(name, sources, formats=None, backend="triton"):
+    """A wide operation, of some sources, in their own format if no other is named."""
+    return kernel(
+        WideOp(name), formats or sources, sources, owner="narrowgauge", backend=backend,
+        conversion="soft" if backend == "triton" else "auto",
+    )  # fmt: skip

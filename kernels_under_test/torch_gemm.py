@@ -197,11 +197,29 @@ def torch_scaled_mm_rows_bias(x, format, b, a_scale, b_scale, bias):
 
 @product("plain.matmul_int8", ("int8",), ("int32",), accumulator="int32", expression="torch._int_mm(x, b.T)")
 def torch_int_mm(x, format, b):
-    """A GPU wants more than 16 rows, and multiples of 8."""
+    """A GPU wants more than 16 rows, and multiples of 8. A CPU leaves the result of one column transposed unwritten
+    (docs/upstream/torch-int-mm-unwritten.md), so that is copied."""
     rows, columns = x.shape[0], b.shape[0]
     if x.is_cuda:
         x, b = padded(x, 32, 8), padded(b, 8, 8)
-    return torch._int_mm(x.view(torch.int8), b.view(torch.int8).T)[:rows, :columns]
+    turned = b.view(torch.int8).T
+    if x.shape[1] == 1:
+        turned = turned.clone(memory_format=torch.contiguous_format)
+    return torch._int_mm(x.view(torch.int8), turned)[:rows, :columns]
+
+
+@product("torch.int4_cpu", NARROWED, NARROWED)
+def torch_int4_mm_cpu(x, format, b, b_scale):
+    """Codes [K, N], groups of 128 of K; torch takes whole groups, N in multiples of 16, and adds a zero, here 0."""
+    on(x, "cpu", "torch._weight_int4pack_mm_for_cpu is the CPU's alone")
+    depth, columns = b.shape
+    x = torch.nn.functional.pad(x, (0, -depth % 128))
+    codes = b.view(torch.uint8).to(torch.int32)
+    wide = torch.nn.functional.pad(codes, (0, -columns % 16, 0, -depth % 128), value=8)
+    scales = torch.nn.functional.pad(b_scale, (0, -columns % 16))
+    both = torch.stack([scales, torch.zeros_like(scales)], -1)
+    packed = torch._convert_weight_to_int4pack_for_cpu(wide.T.contiguous(), 1)
+    return torch._weight_int4pack_mm_for_cpu(x, packed, 128, both)[:, :columns]
 
 
 @product("vllm.moe", NARROWED, NARROWED)

@@ -14,6 +14,8 @@ from narrowgauge.kernels_under_test.claiming import (
     E5M2,
     FLOAT32,
     FNUZ,
+    SIXTEEN,
+    TWO_SOURCES,
     native_product,
     soft_product,
 )
@@ -41,7 +43,7 @@ def by_blocks(x, b, a_scale, b_scale, format, source, *, native=False, **how):
     return product(a, b, shape, format, stretches=True, **how)
 
 
-@soft_product("plain.matmul_fp8", ALL_SOURCES, ALL_FP8)
+@soft_product("plain.matmul_fp8", FLOAT32, ALL_FP8)
 def triton_soft_matmul_fp8(x, format, b, source):
     return at_the_end(x, b, None, None, format, source)
 
@@ -51,26 +53,26 @@ def triton_soft_fp8_tensor(x, format, b, a_scale, b_scale, source):
     return at_the_end(x, b, a_scale, b_scale, format, source)
 
 
-@soft_product(TOKENS, ALL_SOURCES, FP8)
+@soft_product(TOKENS, TWO_SOURCES, FP8)
 def triton_soft_fp8_token_channel(x, format, b, a_scale, b_scale, source):
     return at_the_end(x, b, a_scale, b_scale, format, source)
 
 
-@soft_product("vllm.fp8_token_channel_bias", ALL_SOURCES, FP8)
+@soft_product("vllm.fp8_token_channel_bias", SIXTEEN, E4M3)
 def triton_soft_fp8_token_channel_bias(x, format, b, a_scale, b_scale, bias, source):
     return at_the_end(x, b, a_scale, b_scale, format, source, bias=bias)
 
 
 @soft_product(TOKENS, BFLOAT16, E4M3)
 def triton_soft_fp8_split_k(x, format, b, a_scale, b_scale, source):
-    """Sums of four parts of K, added in order."""
-    return at_the_end(x, b, a_scale, b_scale, format, source, parts=4)
+    """Sums of three parts of K, added in order."""
+    return at_the_end(x, b, a_scale, b_scale, format, source, parts=3)
 
 
 @soft_product(TOKENS, BFLOAT16, E4M3)
 def triton_soft_fp8_split_k_atomic(x, format, b, a_scale, b_scale, source):
-    """Sums of four parts of K, added by whoever is first."""
-    return at_the_end(x, b, a_scale, b_scale, format, source, parts=4, atomic=True)
+    """Sums of three parts of K, added by whoever is first."""
+    return at_the_end(x, b, a_scale, b_scale, format, source, parts=3, atomic=True)
 
 
 @soft_product(BLOCKS, ALL_SOURCES, E4M3)
@@ -83,7 +85,7 @@ def triton_soft_fp8_block_split_k(x, format, b, a_scale, b_scale, source):
     return by_blocks(x, b, a_scale, b_scale, format, source, parts=2)
 
 
-@native_product("plain.matmul_fp8", FLOAT32, ALL_FP8, "tensor_core_13")
+@native_product("plain.matmul_fp8", FLOAT32, ALL_FP8, "")
 def triton_native_matmul_fp8(x, format, b, source):
     """All of K in the unit's own accumulator."""
     return at_the_end(x, b, None, None, format, source, native=True)
@@ -94,9 +96,9 @@ def triton_native_fp8_tensor(x, format, b, a_scale, b_scale, source):
     return at_the_end(x, b, a_scale, b_scale, format, source, native=True, promoted=True)
 
 
-@native_product(TENSOR, BFLOAT16, FP8, accumulator="tensor_core_13")
+@native_product(TENSOR, BFLOAT16, FP8, accumulator="")
 def triton_native_fp8_tensor_fast(x, format, b, a_scale, b_scale, source):
-    """All of K in the unit's own accumulator."""
+    """All of K in the unit's own accumulator, whatever the target's has."""
     return at_the_end(x, b, a_scale, b_scale, format, source, native=True)
 
 

@@ -6,7 +6,7 @@ before it, where K is split.
 
 from __future__ import annotations
 
-from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, TWO_SOURCES, soft_product
+from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, SIXTEEN, TWO_SOURCES, soft_product
 from narrowgauge.kernels_under_test.gemm_checks import depth_of
 from narrowgauge.kernels_under_test.triton_gemm import End, product, row_sums
 from narrowgauge.kernels_under_test.triton_gemm_operands import Operand
@@ -33,7 +33,7 @@ def triton_soft_int8_token_channel(x, format, b, a_scale, b_scale):
     return whole_numbers(x, b, a_scale, b_scale, format)
 
 
-@product_of("vllm.int8_azp_tensor")
+@product_of("vllm.int8_azp_tensor", TWO_SOURCES)
 def triton_soft_int8_azp_tensor(x, format, b, a_scale, b_scale, a_zero_point):
     return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point)
 
@@ -49,6 +49,6 @@ def triton_soft_int8_azp_sums_before(x, format, b, a_scale, b_scale, a_zero_poin
     return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point, sums=row_sums(b), parts=2)
 
 
-@product_of("vllm.int8_azp_token_bias")
+@product_of("vllm.int8_azp_token_bias", SIXTEEN)
 def triton_soft_int8_azp_token_bias(x, format, b, a_scale, b_scale, a_zero_point, bias):
     return whole_numbers(x, b, a_scale, b_scale, format, zero=a_zero_point, bias=bias)

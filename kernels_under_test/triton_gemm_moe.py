@@ -6,13 +6,10 @@ padded to whole tiles, so that a tile meets one matrix.
 
 from __future__ import annotations
 
-from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FLOAT16, FNUZ, native_product, soft_product
+from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FNUZ, SIXTEEN, native_product, soft_product
 from narrowgauge.kernels_under_test.gemm_checks import columns_of, depth_of
 from narrowgauge.kernels_under_test.triton_gemm import End, product
 from narrowgauge.kernels_under_test.triton_gemm_operands import Operand
-
-
-SIXTEEN = (*BFLOAT16, *FLOAT16)
 
 
 def grouped(x, b, experts, count, format, source, *, a_scale=None, b_scale=None, block=0, native=False, **how):
@@ -29,7 +26,7 @@ def triton_soft_moe(x, format, b, experts, expert_count, source):
     return grouped(x, b, experts, expert_count, format, source)
 
 
-@soft_product("vllm.moe_fp8_channel", SIXTEEN, (*E4M3, *FNUZ))
+@soft_product("vllm.moe_fp8_channel", BFLOAT16, (*E4M3, *FNUZ))
 def triton_soft_moe_fp8_channel(x, format, b, a_scale, b_scale, experts, expert_count, source):
     return grouped(x, b, experts, expert_count, format, source, a_scale=a_scale, b_scale=b_scale)
 

@@ -25,6 +25,7 @@ from narrowgauge.reference.kv.cases import call, suited
 from narrowgauge.reference.kv.named import CALLS
 from narrowgauge.reference.landmarks import boundaries, codes_near
 from narrowgauge.reference.matmul import cases as products
+from narrowgauge.reference.matmul.kinds import KINDS
 from narrowgauge.reference.memory import fits
 from narrowgauge.reference.noise import scrambled
 from narrowgauge.reference.wide import cases as wide_cases
@@ -281,17 +282,20 @@ def _product(name: str, shape: products.Shape, about: str, depth: Depth = "smoke
 
 
 _PRODUCTS = (
-    _product("exact", products.Shape("exact"), "sums that every order makes exactly, scales of several bits"),
-    _product("exact_full", products.Shape("full", seed=1), "sums as large as the accumulator holds exactly"),
-    _product("noise", products.Shape("noise", seed=2), "any numbers, within the bound of the accumulator"),
-    _product("specials", products.Shape("specials", seed=3), "NaN in a row of a and in one of b, infinity over zeros"),
-    _product("surrounded", products.Shape("exact", rows=17, seed=4), "NaN around a and b in memory", view="sliced"),
-    _product("one_row", products.Shape("exact", rows=1, seed=5), "one row"),
+    *(
+        _product(kind.name, products.Shape(kind.name, seed=place), kind.about, depth)
+        for place, kind in enumerate(KINDS.values())
+        for depth in ("standard" if kind.name in ("limit", "lost", "positive") else "smoke",)
+    ),
+    _product("surrounded", products.Shape("exact", rows=17, seed=20), "NaN around a and b in memory", view="sliced"),
+    _product("one_row", products.Shape("exact", rows=1, seed=21), "one row"),
     _product("no_rows", products.Shape("exact", rows=0), "no rows at all"),
-    _product("long", products.Shape("full", 33, 72, 20, 2113, seed=6), "a long K, many blocks", "standard"),
-    _product("long_noise", products.Shape("noise", 33, 72, 20, 2113, seed=7), "the same with any numbers", "standard"),
-    _product("short", products.Shape("exact", 5, 8, 1, 7, seed=8), "a K below every tile", "standard"),
-    _product("large", products.Shape("full", 130, 264, 5, 519, seed=9), "more rows and columns than tiles", "standard"),
+    _product("long", products.Shape("full", 33, 72, 20, 2113, seed=22), "a long K, many blocks", "standard"),
+    _product("long_noise", products.Shape("noise", 33, 72, 20, 2113, seed=23), "the same, any numbers", "standard"),
+    _product("short", products.Shape("exact", 5, 8, 1, 7, seed=24), "a K below every tile", "standard"),
+    _product(
+        "large", products.Shape("full", 130, 264, 5, 519, seed=25), "more rows and columns than tiles", "standard"
+    ),
 )
 
 _CACHES = tuple(

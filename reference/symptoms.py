@@ -7,6 +7,7 @@ import re
 from narrowgauge.reference.symptom import Symptom
 from narrowgauge.reference.symptoms_of_caches import OF_CACHES
 from narrowgauge.reference.symptoms_of_checkpoints import OF_CHECKPOINTS
+from narrowgauge.reference.symptoms_of_products import OF_PRODUCTS
 
 SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
@@ -307,6 +308,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
     ),
     *OF_CACHES,
     *OF_CHECKPOINTS,
+    *OF_PRODUCTS,
 )
 
 

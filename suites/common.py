@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.operations import Cast, Convert, Matmul, OfCache
+from narrowgauge.contracts.operations import Cast, Convert, Matmul, OfCache, WideOp
 from narrowgauge.golden.called import CALLED
 from narrowgauge.golden.manifest import stored_case
 from narrowgauge.plugin.cells import Judge, bench_of, conclude, parametrize
@@ -57,7 +57,11 @@ def is_asked_elsewhere(planned: Planned, depth: Depth) -> bool:
 def _costs_much(planned: Planned, depth: Depth) -> bool:
     """Drawn calls on caches, of converters and products cost more: a smoke run has them for our own on the host
     alone."""
-    ours = planned.plugged.own and isinstance(planned.claim.contract, OfCache | Convert | Matmul) and depth == DEPTHS[0]
+    ours = (
+        planned.plugged.own
+        and isinstance(planned.claim.contract, OfCache | Convert | Matmul | WideOp)
+        and depth == DEPTHS[0]
+    )
     return ours and planned.device.how == "interpreted"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
-from narrowgauge.contracts.operations import OPERATIONS, Cast, Claim, Convert, Matmul, Observe, OfCache
+from narrowgauge.contracts.operations import OPERATIONS, Cast, Claim, Convert, Matmul, Observe, OfCache, WideOp
 from narrowgauge.contracts.views import View
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.targets import TARGETS
@@ -20,8 +20,8 @@ from narrowgauge.reference.judge import check_claim
 #: formats that every target converts
 PLAIN = {"float32", "bfloat16", "float16", "int8", "uint8"}
 #: cases that have most in them: scattered slots or pages, padding, NaN in what nobody uses; every code under a scale of
-#: each block, as many rows as columns
-RICHEST = ("scattered", "permuted", "square")
+#: each block, as many rows as columns; NaN or infinity in a row
+RICHEST = ("scattered", "permuted", "square", "specials", "infinities")
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,11 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
 
 
 def _is_like_the_interpreted(plugged: Plugged, claim: Claim, device: Device) -> bool:
-    """Whether a smoke run has seen every case of a kernel elsewhere: ours that write and read caches, or convert, by
-    integers are run whole on the interpreter, and compiled with the richest case alone."""
-    ours = plugged.own and plugged.kernel.conversion == "soft" and isinstance(claim.contract, OfCache | Convert)
+    """Whether a smoke run has seen every case of a kernel elsewhere: ours that write and read caches, convert, or
+    stay wide are run whole on the interpreter, and compiled with the richest case alone."""
+    ours = (
+        plugged.own and plugged.kernel.conversion == "soft" and isinstance(claim.contract, OfCache | Convert | WideOp)
+    )
     return ours and bool(device.emulates)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from narrowgauge.contracts.coded import Coded
 
@@ -36,4 +36,6 @@ class Outcome:
     notes: tuple[
         str, ...
     ] = ()  #: emulated: what was chosen for the kernel on the way, such as autotuning's configuration
+    #: where it was asked for: of each kernel that was launched, and not executed, how often it has which opcode
+    launches: tuple[dict[str, Any], ...] = ()
     seconds: float = 0.0

@@ -13,9 +13,9 @@ from typing import Literal
 from narrowgauge.contracts.errors import unknown
 from narrowgauge.contracts.formats import format_named
 
-#: how one step adds: ``nearest``, two numbers, or a number and exact products, rounded to nearest even; ``fused``, some
-#: products and a number, each cut toward zero at F bits below the largest exponent, the sum cut or rounded; ``any``,
-#: one of both; ``floored``, CDNA3's; ``whole``, integers; ``exact``, no error before the last rounding
+#: how one step adds. ``nearest``: two numbers, or a number and exact products, to nearest even. ``fused``: some
+#: products and a number, each cut toward zero at F bits below the largest exponent; the sum cut, or rounded. ``any``:
+#: one of both. ``floored``: CDNA3's. ``whole``: integers. ``exact``: no error before the last rounding
 Family = Literal["nearest", "fused", "any", "floored", "whole", "exact"]
 #: what an entry rests on: mathematics; answers of real GPUs; published models; a report; nothing but likeness
 Grade = Literal["definition", "recorded", "models", "report", "assumed"]
@@ -47,6 +47,12 @@ class Accumulator:
         """Whether sums are integers, which become float32 before they meet a scale."""
         return self.family == "whole"
 
+    @property
+    def keeps_the_largest(self) -> bool:
+        """Whether the term of the largest exponent is never cut: fp8 has at most 8 fraction bits in a product, formats
+        of 16 bits 20, and the number that is kept has m."""
+        return self.family in ("fused", "any") and self.stored <= self.fraction
+
 
 _R = "recorded answers, ../shared/data/matrix-unit-recordings (Khattak and Mikaitis, arXiv 2512.07004)"
 _X = "MMA-Sim, Xie et al., arXiv 2511.10909"
@@ -75,9 +81,9 @@ ACCUMULATORS: dict[str, Accumulator] = {
                       promote_every=every, joined_every=every, grade="recorded",
                       source=f"{_R}; promotion: Triton 3.9, backends/nvidia/compiler.py, max_num_imprecise_acc")
           for every in (32, 64, 128)),
-        Accumulator("float16", "float16 sums in any tree, and fused units that round to float16 each step", "any", 11,
-                    10, 23, 4, joined_every=16, flushes=True, cut=False, least=_HALF, largest=_HALF_MOST,
-                    grade="recorded", source=_R),
+        Accumulator("float16", "float16 sums in any tree, and fused units that round to float16 each step, fp8's of 13 "
+                    "bits among them", "any", 11, 10, 13, 4, joined_every=16, flushes=True, cut=False, least=_HALF,
+                    largest=_HALF_MOST, grade="recorded", source=_R),
         Accumulator("bfloat16", "bfloat16 sums to nearest even, any tree", "nearest", 8, 7, flushes=True,
                     source="the upper half of IEEE 754 binary32"),
         Accumulator("int32", "two's complement sums of 32 bits, which wrap", "whole", 31, 30, least=0.0,

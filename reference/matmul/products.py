@@ -74,6 +74,16 @@ _PLAIN_PRODUCTS = (
         evidence="specification",
     ),
     Product(
+        "plain.matmul_then_bias",
+        _same("bfloat16", "float16"),
+        _PLAIN,
+        _PLAIN,
+        "sum",
+        "torch: x @ weight.T + bias, two kernels",
+        bias="narrow",
+        evidence="specification",
+    ),
+    Product(
         "plain.matmul_tf32",
         _same("float32"),
         Operand(enters="tfloat32"),
@@ -223,7 +233,14 @@ _FOUR_BIT_PRODUCTS = (
         "vllm.w4a16_uint4b8",
         "vllm.uint4b8",
         "compressed_tensors_4bit",
-        "vLLM 0.33.0, kernels/linear/mixed_precision/triton_w4a16.py:197-240",
+        "vLLM 0.33.0, kernels/linear/mixed_precision/triton_w4a16.py:102-156",
+    ),
+    *_four_bits(
+        "vllm.w4a16_zero_point",
+        "vllm.uint4_zero_point",
+        "compressed_tensors_4bit",
+        "vLLM 0.33.0, kernels/linear/mixed_precision/triton_w4a16.py:102-156",
+        "gptq_zeros_4bit~gptq_v2_4bit",
     ),
 )
 _BLOCK_SCALED_PRODUCTS = (

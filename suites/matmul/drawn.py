@@ -11,11 +11,12 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.reference.behaviour import multiplying_of
 from narrowgauge.reference.expected import expected
-from narrowgauge.reference.matmul.cases import Kind, Shape, call, suits
+from narrowgauge.reference.matmul.cases import Shape, call, suits
+from narrowgauge.reference.matmul.kinds import Name
 
 #: sizes below, at and above tiles, and odd ones
 ROWS, COLUMNS, DEPTHS, FEW = (0, 1, 2, 15, 16, 17, 33), (1, 8, 40, 64, 65), (1, 8, 64, 72, 129), 4
-_KINDS: tuple[Kind, ...] = ("exact", "full", "noise", "specials")
+_KINDS: tuple[Name, ...] = ("exact", "full", "noise", "specials")
 _PLACES = st.integers(0, (1 << 16) - 1)
 
 

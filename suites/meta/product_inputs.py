@@ -11,9 +11,8 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.product import Operand, Product
 from narrowgauge.suites.meta import second_readers
+from narrowgauge.suites.meta.second_catalogue import SHAPES
 from narrowgauge.suites.meta.second_derivation import LAYOUTS, Number, cast_bound, decode
-from narrowgauge.suites.meta.second_layouts import memory
-from narrowgauge.suites.meta.second_matrices import SHAPES
 from narrowgauge.suites.meta.second_recipes import rule_of
 
 
@@ -28,11 +27,12 @@ def inputs_for(
         **_operand(product.b, "b", source, (count * n, k) if product.b.by_rows else (k, n), rng, count),
     }
     if product.bias:
-        given["bias"] = _values([[rng.gauss(0, 2.0 ** rng.randint(0, 16)) for _ in range(n)] for _ in range(count)], out)
+        rows = [[rng.gauss(0, 2.0 ** rng.randint(0, 16)) for _ in range(n)] for _ in range(count)]
+        given["bias"] = _values(rows, out)
     if product.grouped:
         given["expert_count"] = _int32([[count]])
         given["experts"] = _int32([[(7 * row) % (count + 1) - 1 for row in range(m)]])
-    if getattr(product.b, "indexed", False):
+    if product.b.indexed:
         index = [i // 128 for i in range(k)]
         rng.shuffle(index)
         given["b_group_index"] = _int32([index])
@@ -44,7 +44,7 @@ def _operand(
 ) -> dict[str, Coded]:
     format = operand.format or source
     codes = [[_finite(format, rng) for _ in range(shape[1])] for _ in range(shape[0])]
-    found = {name: _packed(operand, format, codes)}
+    found = {name: Coded(format, np.array(codes, format_named(format).storage))}
     if not operand.recipe:
         return found
     known = SHAPES[operand.recipe]
@@ -52,22 +52,18 @@ def _operand(
     found[f"{name}_scale"] = _scales(known.scale, grid, rng)
     reader = second_readers.READERS.get(operand.recipe)
     if reader is second_readers.less_zero_point:
-        low = 0 if format == "uint4" else -100
-        found[f"{name}_zero_point"] = _int32([[rng.randint(low, 15 - low) for _ in range(grid[1])] for _ in range(grid[0])])
+        low, high = _zeros(operand, format)
+        found[f"{name}_zero_point"] = _int32([[rng.randint(low, high) for _ in range(grid[1])] for _ in range(grid[0])])
     if reader in (second_readers.over_global, second_readers.times_global):
         found[f"{name}_global_scale"] = _values([[rng.uniform(0.3, 3)]], "float32")
     return found
 
 
-def _packed(operand: Operand, format: str, codes: list[list[int]]) -> Coded:
-    layout = dict(operand.layouts).get("codes")
-    if not layout:
-        return Coded(format, np.array(codes, format_named(format).storage))
-    image = memory(layout, codes, format_named(format).bits)
-    if layout.startswith("nibbles"):
-        return Coded(format, np.frombuffer(image, np.uint8).reshape(len(codes), -1))
-    rows = len(codes) // 8 if layout.startswith("gptq") else len(codes)
-    return Coded("int32", np.frombuffer(image, np.uint32).reshape(rows, -1))
+def _zeros(operand: Operand, format: str) -> tuple[int, int]:
+    """The least and the largest zero point that can be stored."""
+    if format != "uint4":
+        return -100, 100
+    return (1, 16) if dict(operand.layouts).get("zero_point", "").endswith("gptq_v1_4bit") else (0, 15)
 
 
 def _finite(format: str, rng: Random) -> int:
@@ -75,26 +71,27 @@ def _finite(format: str, rng: Random) -> int:
     layout = LAYOUTS[format]
     if layout.codes > 256:
         value = rng.gauss(0, 1)
-        return cast_bound(decode_float(value), rule_of(format))
+        return cast_bound(double(value), rule_of(format))
     while True:
         found = rng.randrange(layout.codes)
         if decode(found, format).kind == "finite":
             return found
 
 
-def decode_float(value: float) -> Number:
+def double(value: float) -> Number:
     """A finite double."""
     return decode(int(np.float64(value).view(np.uint64)), "float64")
 
 
 def _scales(format: str, grid: tuple[int, int], rng: Random) -> Coded:
     if format == "float8_e8m0fnu":
-        return Coded(format, np.array([[rng.randint(117, 137) for _ in range(grid[1])] for _ in range(grid[0])], np.uint8))
+        rows = [[rng.randint(117, 137) for _ in range(grid[1])] for _ in range(grid[0])]
+        return Coded(format, np.array(rows, np.uint8))
     return _values([[2.0 ** rng.uniform(-4, 4) for _ in range(grid[1])] for _ in range(grid[0])], format)
 
 
 def _values(rows: list[list[float]], format: str) -> Coded:
-    codes = [[cast_bound(decode_float(x), rule_of(format)) for x in row] for row in rows]
+    codes = [[cast_bound(double(x), rule_of(format)) for x in row] for row in rows]
     return Coded(format, np.array(codes, format_named(format).storage))
 
 

@@ -2,51 +2,58 @@
 """Operands of products, read by hand: what each code stands for, as an exact fraction, and its scale.
 
 From the words of contracts/product.py and of the facts on engines; it shares nothing with reference/matmul. Formats
-come from second_derivation, recipes from second_readers and second_matrices, packings from second_layouts.
+come from second_derivation, recipes from second_readers and second_matrices, packings from second_layouts. Rows are
+read when they are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, partial
-from typing import Any
+from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.product import Operand
 from narrowgauge.suites.meta import second_readers
-from narrowgauge.suites.meta.second_derivation import LAYOUTS, decode
+from narrowgauge.suites.meta.second_catalogue import SHAPES
+from narrowgauge.suites.meta.second_derivation import LAYOUTS, Number, cast_bound, decode
 from narrowgauge.suites.meta.second_layouts import SECOND
-from narrowgauge.suites.meta.second_matrices import SHAPES
+from narrowgauge.suites.meta.second_recipes import rule_of
 
-Array = npt.NDArray[Any]
 #: a finite number; or an infinity or a NaN
 Real = Fraction | float
 Inputs = Mapping[str, Coded]
+Place = tuple[int, int]
 _ONE = Fraction(1)
+#: what stored zero points lack, by the name of their spelling
+_LACKING = {"awq_4bit": 0, "gptq_v1_4bit": 1}
 
 
 @cache
 def number(code: int, format: str) -> Real:
     """What a code stands for."""
-    found = decode(code, format)
+    return real(decode(code, format))
+
+
+def real(found: Number) -> Real:
+    """A decoded value."""
     if found.kind != "finite":
         return -float(found.kind) if found.negative else float(found.kind)
     return -found.magnitude if found.negative else found.magnitude
 
 
-def numbers(coded: Coded) -> Array:
-    """Of an array of codes, objects of the same shape."""
-    found = [number(int(code), coded.format) for code in coded.data.ravel()]
-    made = np.empty(len(found), object)
-    made[:] = found
-    return made.reshape(coded.shape)
+def finite(code: int, format: str) -> Fraction:
+    """Of a code that must be a number. Raises ``ValueError`` for others."""
+    found = number(code, format)
+    if isinstance(found, float):
+        raise ValueError(f"code {code:#x} of {format} is {found}; expected a number")
+    return found
 
 
+@cache
 def exponent(value: Real, format: str) -> int:
     """As a matrix unit sees it: subnormals have that of the least normal number."""
     if isinstance(value, float) or not value:
@@ -58,106 +65,147 @@ def exponent(value: Real, format: str) -> int:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """A matrix of codes as it stands in memory."""
+
+    format: str
+    shape: Place
+    image: Coded
+    layout: str = ""
+
+    def at(self, place: Place) -> int:
+        """The code of an element."""
+        if not self.layout:
+            return int(self.image.data[place])
+        where, found, memory = SECOND[self.layout][0], 0, self.image.data.reshape(-1).view(np.uint8)
+        for i in range((LAYOUTS[self.format].codes - 1).bit_length()):
+            byte, bit = where(*place, i, *self.shape)
+            found |= int(memory[byte] >> bit & 1) << i
+        return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """K numbers that enter the product, and what each is still to be multiplied by."""
+
+    values: list[Real]
+    scales: list[Real]  #: E8M0 has a NaN
+
+
 class Side:
-    """One operand as [rows, K]. Only finite scales are of any use."""
-
-    values: Array  #: objects: what enters the product
-    format: str  #: as which it enters
-    scales: Array  #: objects [rows, K]: what is still to be multiplied
-    blocks: Array  #: [K]: which elements share a scale
-    overall: Fraction = _ONE  #: a factor of the whole operand, beside its scales
-    inverse: Fraction | None = None  #: where that factor is 1 / this, as stored
-
-
-def unpacked(coded: Coded, layout: str, rows: int, columns: int) -> Coded:
-    """A matrix [rows, columns] of codes out of its memory image."""
-    image = coded.data.tobytes()
-    place = SECOND[layout][0]
-    bits = (LAYOUTS[coded.format].codes - 1).bit_length()
-    made = np.zeros((rows, columns), np.uint8)
-    for r in range(rows):
-        for c in range(columns):
-            for i in range(bits):
-                byte, bit = place(r, c, i, rows, columns)
-                made[r, c] |= (image[byte] >> bit & 1) << i
-    return Coded(coded.format, made)
-
-
-def side(operand: Operand, name: str, codes: Coded, inputs: Inputs, experts: int = 1) -> Side:
-    """``name`` is "a" or "b"; ``codes`` its matrix, unpacked, as it is stored. ``experts``: so many below one another.
+    """One operand. ``name`` is "a" or "b"; ``experts``: so many matrices below one another.
 
     Raises ``ValueError`` for a buffer whose shape is not that of the recipe's grid.
     """
-    values = numbers(codes)
-    if not operand.recipe:
-        flat = np.full(values.shape, _ONE, object)
-        return _turned(operand, Side(values, codes.format, flat, np.zeros(codes.shape[1], int)))
-    rows, columns = _blocks(operand.recipe, values.shape, experts)
-    own = {k[2:]: v for k, v in inputs.items() if k.startswith(f"{name}_") and k != f"{name}_group_index"}
-    grid = -(-values.shape[0] // rows), -(-values.shape[1] // columns)
-    spread = partial(_spread, block=(rows, columns), shape=values.shape, index=inputs.get(f"{name}_group_index"))
-    for what in ("scale", "zero_point"):
-        if what in own and own[what].shape != grid:
-            raise ValueError(f"{name}_{what} is {own[what].shape}; the grid of {operand.recipe} is {grid}")
-    if operand.enters:
-        return _turned(operand, _wide(operand, codes, own, spread))
-    values = values - spread(_zero_points(operand.recipe, own, grid))
-    along = np.arange(values.shape[1 if operand.by_rows else 0]) // (columns if operand.by_rows else rows)
-    made = Side(values * _unit(operand.recipe), codes.format, spread(numbers(own["scale"])), along)
-    return _turned(operand, _with_global(operand.recipe, own, made))
 
+    def __init__(
+        self, operand: Operand, name: str, stored: Stored, inputs: Inputs, experts: int = 1, rounding: str = ""
+    ) -> None:
+        self.operand, self.stored, self.rounding = operand, stored, rounding
+        self.read: dict[int, Row] = {}
+        self.rows, self.depth = stored.shape if operand.by_rows else stored.shape[::-1]
+        self.format = operand.enters or stored.format
+        self.index = inputs.get(f"{name}_group_index")
+        self.own = {k[2:]: v for k, v in inputs.items() if k.startswith(f"{name}_") and v is not self.index}
+        shape = SHAPES.get(operand.recipe)
+        self.block = stored.shape if shape is None else (
+            shape.rows or stored.shape[0] // experts, shape.columns or stored.shape[1],
+        )  # fmt: skip
+        self.reader = second_readers.READERS.get(operand.recipe)
+        self.grid = tuple(-(-n // b) if b else 0 for n, b in zip(stored.shape, self.block, strict=True))
+        self.zeros = self._zeros()
+        for what in ("scale", "zero_point"):
+            if what in self.own and what not in dict(operand.layouts) and self.own[what].shape != self.grid:
+                raise ValueError(f"{name}_{what} is {self.own[what].shape}; the grid is {self.grid}")
 
-def _turned(operand: Operand, made: Side) -> Side:
-    if operand.by_rows:
-        return made
-    return Side(made.values.T, made.format, made.scales.T, made.blocks, made.overall, made.inverse)
+    def _zeros(self) -> Stored | None:
+        """Zero points as they stand in memory."""
+        packing = dict(self.operand.layouts).get("zero_point", "").split("~")[0]
+        if "zero_point" not in self.own:
+            return None
+        format = "uint4" if packing else "int32"
+        return Stored(format, (self.grid[0], self.grid[1]), self.own["zero_point"], packing)
 
+    def _zero(self, block: Place) -> int:
+        if self.zeros is None:
+            return 8 if self.reader is second_readers.less_8 else 0
+        spelling = dict(self.operand.layouts).get("zero_point", "~").split("~")[1]
+        return int(finite(self.zeros.at(block), self.zeros.format)) + _LACKING.get(spelling, 0)
 
-def _blocks(recipe: str, shape: tuple[int, int], experts: int) -> tuple[int, int]:
-    """Rows and columns that share a scale; the whole of a tensor is the whole of one expert's matrix."""
-    known = SHAPES[recipe]
-    return known.rows or shape[0] // experts, known.columns or shape[1]
+    @property
+    def blocks(self) -> list[int]:
+        """Which elements along K share a scale."""
+        each = self.block[1 if self.operand.by_rows else 0]
+        return [k // each for k in range(self.depth)]
 
+    @property
+    def overall(self) -> Fraction:
+        """A factor of the whole operand, beside its scales."""
+        stored = self.inverse
+        if stored is not None:
+            return 1 / stored
+        if self.operand.enters or self.reader is not second_readers.times_global:
+            return _ONE
+        return finite(int(self.own["global_scale"].data.ravel()[0]), "float32")
 
-def _spread(grid: Array, block: tuple[int, int], shape: tuple[int, int], index: Coded | None) -> Array:
-    """What belongs to each element. ``index`` says the group of each row, where rows are along K."""
-    down, across = np.arange(shape[0]) // block[0], np.arange(shape[1]) // block[1]
-    if index is not None:
-        down = index.data.ravel().astype(np.int64)
-    return np.asarray(grid[np.ix_(down, across)])
+    @property
+    def inverse(self) -> Fraction | None:
+        """Where that factor is one over a stored number, the number."""
+        if self.operand.enters or self.reader is not second_readers.over_global:
+            return None
+        return finite(int(self.own["global_scale"].data.ravel()[0]), "float32")
 
+    def row(self, i: int) -> Row:
+        """One row of a, or one of b as [N, K]; read once."""
+        if i not in self.read:
+            self.read[i] = self._row(i)
+        return self.read[i]
 
-def _wide(operand: Operand, codes: Coded, own: Inputs, spread: Any) -> Side:
-    """Dequantized as the recipe's reader does it, and rounded to the format that enters."""
-    beside = {n: (spread(v.data) if v.shape != (1, 1) else np.full(codes.shape, v.data)) for n, v in own.items()}
-    made = np.empty(codes.shape, object)
-    for at in np.ndindex(*codes.shape):
-        stored = tuple((n, (int(v[at]), own[n].format)) for n, v in beside.items())
-        made[at] = number(_read(operand.recipe, int(codes.data[at]), codes.format, stored, operand.enters), operand.enters)
-    along = np.zeros(codes.shape[1 if operand.by_rows else 0], int)
-    return Side(made, operand.enters, np.full(codes.shape, _ONE, object), along)
+    def _row(self, i: int) -> Row:
+        places = [(i, k) if self.operand.by_rows else (k, i) for k in range(self.depth)]
+        if not self.operand.recipe:
+            values = [number(self.stored.at(p), self.stored.format) for p in places]
+            return Row([self._entering(v) for v in values], [_ONE] * self.depth)
+        if self.operand.enters:
+            return Row([self._dequantized(p) for p in places], [_ONE] * self.depth)
+        return Row([self._counted(p) for p in places], [self._scale(self._of(p)) for p in places])
+
+    def _of(self, place: Place) -> Place:
+        """The block of an element; ``index`` says that of each k, where k counts rows."""
+        if self.index is not None:
+            return int(self.index.data.ravel()[place[0]]), place[1] // self.block[1]
+        return place[0] // self.block[0], place[1] // self.block[1]
+
+    def _scale(self, block: Place) -> Real:
+        return number(int(self.own["scale"].data[block]), self.own["scale"].format)
+
+    def _counted(self, place: Place) -> Real:
+        """A code less its zero point, in its units."""
+        value = number(self.stored.at(place), self.stored.format)
+        if isinstance(value, float):
+            return value
+        unit = Fraction(1, 64) if self.reader is second_readers.sixty_fourths else _ONE
+        return (value - self._zero(self._of(place))) * unit
+
+    def _entering(self, value: Real) -> Real:
+        """A plain number, rounded to the format in which it enters; "none" leaves it."""
+        if not self.operand.enters or isinstance(value, float) or self.rounding == "none":
+            return value
+        rule = rule_of(self.operand.enters, rounding=self.rounding or "nearest_even")
+        return number(cast_bound(Number("finite", value < 0, abs(value)), rule), self.operand.enters)
+
+    def _dequantized(self, place: Place) -> Real:
+        """As the recipe's reader does it, in float32, and rounded to the format in which it enters."""
+        block, beside = self._of(place), []
+        for name, coded in self.own.items():
+            if name == "zero_point":
+                beside.append((name, (self._zero(block), "int32")))
+            else:
+                beside.append((name, (int(coded.data[block if coded.shape != (1, 1) else (0, 0)]), coded.format)))
+        code = _read(self.operand.recipe, self.stored.at(place), self.stored.format, tuple(beside), self.format)
+        return number(code, self.format)
 
 
 @cache
-def _read(recipe: str, code: int, format: str, beside: Sequence[tuple[str, tuple[int, str]]], to: str) -> int:
+def _read(recipe: str, code: int, format: str, beside: tuple[tuple[str, tuple[int, str]], ...], to: str) -> int:
     return second_readers.read(recipe, code, format, dict(beside), to)
-
-
-def _zero_points(recipe: str, own: Inputs, grid: tuple[int, int]) -> Array:
-    reader = second_readers.READERS.get(recipe)
-    if reader is second_readers.less_zero_point:
-        return numbers(own["zero_point"])
-    return np.full(grid, Fraction(8 if reader is second_readers.less_8 else 0), object)
-
-
-def _unit(recipe: str) -> Fraction:
-    return Fraction(1, 64) if second_readers.READERS.get(recipe) is second_readers.sixty_fourths else _ONE
-
-
-def _with_global(recipe: str, own: Inputs, made: Side) -> Side:
-    reader = second_readers.READERS.get(recipe)
-    if reader not in (second_readers.over_global, second_readers.times_global):
-        return made
-    (stored,) = numbers(own["global_scale"]).ravel()
-    over = reader is second_readers.over_global
-    return Side(made.values, made.format, made.scales, made.blocks, 1 / stored if over else stored, stored if over else None)

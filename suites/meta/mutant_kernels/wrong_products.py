@@ -189,7 +189,8 @@ def product_last_tile_dropped(x, format, b):
 
 @kernel(Matmul("plain.matmul"), B16, B16)
 def product_nan_in_the_padding(x, format, b):
-    """K is padded to a multiple of 32, b with zeros, a with what lies there: vllm#641, flash-attention#1745 (0 · NaN)."""
+    """K is padded to a multiple of 32, b with zeros, a with what lies there: vllm#641, flash-attention#1745 (0 times
+    NaN)."""
     rest = -x.shape[1] % 32
     a = torch.nn.functional.pad(x.float(), (0, rest), value=torch.nan)
     return out(dot(a, torch.nn.functional.pad(b.float(), (0, rest))), format)
@@ -204,7 +205,7 @@ def product_subnormals_flushed(x, format, b):
 
 @kernel(TENSOR, WIDE, E4)
 def product_nan_as_480(x, format, b, a_scale, b_scale):
-    """NaN codes are read as the number behind 448: triton's interpreter decodes 0x7F to 480."""
+    """NaN codes are read as the number behind 448: triton#11897 (the interpreter keeps no NaN: 0x7F is 480)."""
     read = [torch.where(m.float().isnan(), 480.0, m.float()) for m in (x, b)]
     return out(dot(*read) * a_scale * b_scale, format)
 

@@ -12,7 +12,11 @@ import triton.language as tl
 from narrowgauge import Matmul, kernel
 
 E4, WIDE, B16, F16, I8 = ["float8_e4m3fn"], ["bfloat16", "float32"], ["bfloat16"], ["float16"], ["int8"]
-PLAIN, ROWS, BLOCK = Matmul("plain.matmul"), Matmul("vllm.fp8_token_channel", "float32"), Matmul("vllm.fp8_block", "float32")
+PLAIN, ROWS, BLOCK = (
+    Matmul("plain.matmul"),
+    Matmul("vllm.fp8_token_channel", "float32"),
+    Matmul("vllm.fp8_block", "float32"),
+)
 
 
 @triton.jit(do_not_specialize=["m_size", "n_size", "k_size"])

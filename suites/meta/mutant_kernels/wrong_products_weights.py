@@ -212,7 +212,9 @@ def product_e8m0_zero_for_the_lowest(x, format, b, a_scale, b_scale):
 def product_mx_scale_of_the_group_before(x, format, b, a_scale, b_scale):
     """b's scales come one group late; TE#3070 reads scales where none are."""
     late = torch.roll(two_to(b_scale), 1, 1)
-    return out(dot(x.float() * spread(two_to(a_scale), x.shape, 1, 32), b.float() * spread(late, b.shape, 1, 32)), format)
+    return out(
+        dot(x.float() * spread(two_to(a_scale), x.shape, 1, 32), b.float() * spread(late, b.shape, 1, 32)), format
+    )
 
 
 @kernel(MX4, WIDE, E2)

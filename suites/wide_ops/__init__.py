@@ -1,0 +1,1 @@
+"""Operations that must stay wide: norms, activations, rotations, softmax, samplers, routers."""
