@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from narrowgauge.reference.units.registry import UNITS, UNKNOWN, unit_named, uni
 from narrowgauge.reference.units.running import dot
 from narrowgauge.reference.units.schedule import Schedule, gemm
 from narrowgauge.suites.meta import second_units as second
+from narrowgauge.suites.meta import unit_pages
 
 pytestmark = pytest.mark.meta
 
@@ -341,3 +343,23 @@ def test_dot_products_that_do_not_fit() -> None:
         dot(QGMMA, drawn(E4, 3, 32, 1), drawn(E4, 2, 32, 2))
     with pytest.raises(BadInput, match=r"a schedule applies them after it"):
         dot(QGMMA, drawn(E4, 3, 32, 1), drawn(E4, 3, 32, 2), None, pattern(0))
+
+
+# --- docs/units.md ---------------------------------------------------------------------------------------------------
+
+needs_docs = pytest.mark.skipif(not unit_pages.PAGE.exists(), reason="the package is installed without docs/")
+
+
+@needs_docs
+def test_the_page_is_current() -> None:
+    head, mark, below = unit_pages.PAGE.read_text().partition(unit_pages.MARK)
+    assert head
+    assert mark
+    assert below == unit_pages.below(), "run: python -m narrowgauge.suites.meta.unit_pages"
+
+
+@needs_docs
+def test_the_examples_of_the_page_are_right() -> None:
+    found = doctest.testfile(str(unit_pages.PAGE), module_relative=False)
+    assert found.attempted == 6
+    assert found.failed == 0
