@@ -33,5 +33,7 @@ def native_product(product, formats, sources, accumulator="promoted_128"):
 
 def wide(name, sources, formats=None, backend="triton"):
     """A wide operation, of some sources, in their own format if no other is named."""
-    soft = {"conversion": "soft"} if backend == "triton" else {}
-    return kernel(WideOp(name), formats or sources, sources, owner="narrowgauge", backend=backend, **soft)
+    return kernel(
+        WideOp(name), formats or sources, sources, owner="narrowgauge", backend=backend,
+        conversion="soft" if backend == "triton" else "auto",
+    )  # fmt: skip

@@ -14,7 +14,7 @@ from narrowgauge.reference.kv.outputs import paged_outputs
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.matmul.run import multiplied
-from narrowgauge.reference.wide.run import ends_of, wide_result
+from narrowgauge.reference.wide.run import check_chosen, ends_of, wide_result
 from narrowgauge.reference.wide.widening import Widening
 
 
@@ -28,6 +28,8 @@ def expected(claim: Claim, x: Coded | Interval) -> Expected:
         raise BadInput(f"{claim}: the input is {x.format}; expected {claim.source}")
     if isinstance(behaviour, Behaviour):
         _check_derived(behaviour, x)
+    if isinstance(behaviour, Widening) and isinstance(x, Coded):
+        check_chosen(behaviour.wide, x)
     return outputs_of(behaviour, x)
 
 

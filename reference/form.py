@@ -8,10 +8,10 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.operations import Claim, Dequantize, Then
+from narrowgauge.contracts.operations import Claim, Dequantize, Then, WideOp
 from narrowgauge.contracts.recipe import OF_TENSOR
 from narrowgauge.contracts.wide import WIDE
-from narrowgauge.reference.behaviour import recipe_of, resolved
+from narrowgauge.reference.behaviour import recipe_of, resolved, widening_of
 from narrowgauge.reference.interval import Expected, Interval
 
 
@@ -32,15 +32,26 @@ def parts_of(claim: Claim) -> int:
 def shaped(claim: Claim, shape: tuple[int, ...]) -> Expected:
     """Outputs of the formats and shapes that a claim has for an input of that shape. Their values mean nothing."""
     recipe, outputs = recipe_of(claim), resolved(claim).outputs
+    if isinstance(claim.contract, WideOp):
+        return _zeros(outputs, _shapes_of_wide(claim, shape))
     shape = (*shape[:-1], shape[-1] // parts_of(claim)) if shape else shape
     shapes = dict.fromkeys(outputs, shape)
     if recipe is not None and claim.operation != Dequantize.operation:
         grid = recipe.blocks.grid(*shape)
         shapes |= {name: (1, 1) if name in OF_TENSOR else grid for name in outputs if name != "codes"}
+    return _zeros(outputs, shapes)
+
+
+def _zeros(outputs: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> Expected:
     return {
         name: Interval.exactly(Coded(fmt, np.zeros(shapes[name], format_named(fmt).storage)))
         for name, fmt in outputs.items()
     }
+
+
+def _shapes_of_wide(claim: Claim, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    wide = widening_of(claim).wide
+    return {held.name: held.shape(shape[0], wide.columns(shape[1]), wide.chosen) for held in wide.outputs}
 
 
 def form_of(got: Mapping[str, Coded], want: Expected) -> tuple[str, ...]:

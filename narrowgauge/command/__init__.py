@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from narrowgauge.contracts.errors import Infrastructure, NarrowgaugeError
 from narrowgauge.contracts.verdict import Exit
+from narrowgauge.threads import one_thread
 from narrowgauge.version import __version__
 
 DESCRIPTION = """\
@@ -39,6 +40,8 @@ start here:
                                             which layers need scales for a narrow key-value cache
   narrowgauge audit MODEL_FOLDER --to float16 --to fnuz
                                             whether a checkpoint survives it, and what to mend
+  narrowgauge instructions --kernels my_kernels.py --target sm_90
+                                            which matrix units your products become, without that GPU
   narrowgauge lint my_kernels.py            what in a source ties it to one flavour of float8
   narrowgauge inputs cast/ocp_saturate/float32/float8_e4m3fn -o in.safetensors
   narrowgauge judge in.safetensors out.safetensors
@@ -93,6 +96,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     # One that is named is loaded alone: all of them take longer to import than most take to run.
     for name in given[:1] if given[:1] and given[0] in SUBCOMMANDS else SUBCOMMANDS:
         importlib.import_module(f"{__name__}.{name}").register(subparsers)
+    one_thread()
     program: list[str] = []
     chosen = subparsers.choices.get(given[0]) if given else None
     if chosen is not None and chosen.get_default("takes_program"):

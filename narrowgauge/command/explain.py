@@ -24,6 +24,7 @@ from narrowgauge.contracts.operations import OPERATIONS
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.contracts.verdict import Exit
+from narrowgauge.contracts.wide import WIDE
 from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
@@ -45,6 +46,7 @@ from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.recipes.dispatch import CALLS
 from narrowgauge.reference.symptom import Symptom
 from narrowgauge.reference.symptoms import matching
+from narrowgauge.reference.wide.words import facts_of as facts_of_wide
 from narrowgauge.reference.words import facts_of
 
 #: how many codes may stand in one line of a value table; the most that fit are taken
@@ -122,6 +124,8 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
     if what in PRODUCTS:
         said = facts_of_product(PRODUCTS[what])
         return dataclasses.asdict(PRODUCTS[what]), _told(f"{what}: a product of matrices", said, width)
+    if what in WIDE:
+        return dataclasses.asdict(WIDE[what]), _told(f"{what}: a wide operation", facts_of_wide(WIDE[what]), width)
     if what in ACCUMULATORS:
         said = facts_of_accumulator(ACCUMULATORS[what])
         return dataclasses.asdict(ACCUMULATORS[what]), _told(f"{what}: an accumulator", said, width)
@@ -150,8 +154,8 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *CONVERSIONS, *PRODUCTS, *ACCUMULATORS]
-    kinds = "format, policy, recipe, conversion, product, accumulator, fault, target or symptom"
+    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *CONVERSIONS, *PRODUCTS, *WIDE, *ACCUMULATORS]
+    kinds = "format, policy, recipe, conversion, product, operation, accumulator, fault, target or symptom"
     raise unknown(kinds, what, [*known, *FAULTS, *TARGETS, LEGAL], aliases=ALIASES)
 
 

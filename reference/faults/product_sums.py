@@ -48,6 +48,14 @@ FAULTS = (
         ("ml_dtypes#63", "mlx#3909", "executorch#20089", "jax#17792"),
     ),
     ProductFault(
+        "product.accumulated_in_the_operands_type",
+        "ACCUMULATOR",
+        p.accumulated_in_operands_type,
+        "sums of ones stop at 16 in e4m3; beyond 448 they are NaN",
+        "sums are kept in fp8, the type of the operands",
+        ("ml_dtypes#63",),
+    ),
+    ProductFault(
         "product.tile_sums_in_float16",
         "ACCUMULATOR",
         p.in_steps(partial(models.tile_sums, "float16")),
@@ -111,6 +119,14 @@ FAULTS = (
         "large activations are infinite, small ones are zeros",
         "operands are cast to float16 before the product",
         ("llama.cpp#26044", "llama.cpp#27016"),
+    ),
+    ProductFault(
+        "product.weights_in_the_other_type",
+        "ROUND",
+        p.weights_in_the_other_type,
+        "one part in 256 is off, or large weights are infinite",
+        "weights of four bits are made wide in bfloat16 where activations are float16, or the reverse",
+        (),
     ),
     ProductFault(
         "product.bit_patterns_multiplied",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.wide import Step
 from narrowgauge.reference.faults.fault import WideFault
 from narrowgauge.reference.faults.wide_edits import (
     Steps,
@@ -37,17 +36,6 @@ def _swapped(old: Steps) -> Steps:
         return old
     rest = tuple(s for s in old if s not in (cap, mask))
     return (("masked", "s", cap[2], mask[3]), ("soft_cap", "s", "s", cap[3]), *rest)
-
-
-def _chosen_first(old: Steps) -> Steps:
-    """Softmax over what was chosen, in place of softmax over all and then the choice."""
-    top = next((s for s in old if _TOP(s) and s[2] == "weights" and s[3] == "y"), None)
-    if top is None:
-        return old
-    chosen: Step = ("top", top[1], "s", "x", *top[4:])
-    renormalised = tuple(s for s in old if s[1] in ("s", "e") or _SUM(s))
-    of_chosen = tuple(s for s in renormalised if s[0] != "copy")
-    return (chosen, *of_chosen, ("over", "weights", "e", "total"))
 
 
 #: a token, and shares of a sum, do not show by what all numbers of their row were divided
@@ -192,14 +180,7 @@ _ROUTERS = (
         where(both(_ROUTED, lambda w: not _RENORMALISES(w), has("over", "y")),
               at_last(("sum", "total", "weights"), ("over", "weights", "weights", "total"))),
         "what comes out of the experts is too large",
-        "the chosen shares are divided by their sum, for a model that does not",
-        (),
-    ),
-    WideFault(
-        "wide.softmax_of_the_chosen", "ROUTER-ORDER",
-        where(both(_ROUTED, lambda w: not _RENORMALISES(w)), steps(_chosen_first)),
-        "weights add up to 1 where they should be shares of all",
-        "softmax comes after the choice, and not before it",
+        "the chosen shares are divided by their sum, or softmax comes after the choice, where shares of all are wanted",
         (),
     ),
     WideFault(

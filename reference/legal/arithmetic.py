@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -32,6 +33,7 @@ def largest(format_name: str) -> float:
     return float(each[np.isfinite(each)].max())
 
 
+@cache
 def repeated(term: float, count: int, format_name: str) -> float:
     """The sum of ``count`` equal terms, one after another. A sum that one of them leaves as it is stays."""
     total = held(term, format_name)

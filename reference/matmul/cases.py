@@ -99,13 +99,19 @@ def _check_suited(multiplying: Multiplying, kind: Kind, shape: Shape) -> None:
         "limit": by_blocks,
         "scaled": not (product.a.recipe or product.b.recipe) or product.scaled in ("unit", "operands"),
         "promoted": not accumulator.promote_every or by_blocks,
-        "extreme": product.scaled != "unit",
+        "extreme": product.scaled != "unit" or not _has_exponents(product),
         "specials": not shape.rows,
     }
     if pointless.get(kind.name, False):
         raise BadInput(f"{product.name}: a call of kind {kind.name!r} says nothing of it")
     if kind.drawn:
         whole_parts(multiplying)  # raises where another file cannot draw them
+
+
+def _has_exponents(product: Product) -> bool:
+    """Whether scales are powers of two alone."""
+    recipes = [recipe_of_operand(operand) for operand in (product.a, product.b)]
+    return all(recipe is not None and recipe.scale_format == "float8_e8m0fnu" for recipe in recipes)
 
 
 def _sizes(multiplying: Multiplying, shape: Shape) -> Sizes:

@@ -24,6 +24,8 @@ from narrowgauge.reference.matmul.whole_numbers import Places, encoded
 
 #: what is drawn is seldom not all apart, and then drawn again
 _ATTEMPTS = 8
+#: significant bits of float32, in which promoted sums are joined
+_JOINED = 24
 
 
 def is_exact(
@@ -38,12 +40,24 @@ def is_exact(
 
     q is the product of the lowest set bits of a row of a and a row of b. ``a_least`` and ``b_least`` as for
     ``largest_exponents``: subnormal operands may be flushed, and are aligned by a larger exponent than their own.
+
+    Where sums are promoted every Q products, the stretches are Q consecutive k from 0 on, or parts of these: each is
+    exact by itself, under its own q, and float32 holds what they add up to. The addend may enter the first stretch.
     """
-    of_a, of_b = (np.where(np.isinf(unit), 1.0, unit) for unit in (grid(a), grid(b)))  # rows of zeros
-    size, unit = np.abs(a) @ np.abs(b).T, np.outer(of_a, of_b)
-    if c is not None:
-        size, unit = size + np.abs(c), np.minimum(unit, grid(c[..., None]))
-    good = (size < 2.0**accumulator.exact_bits * unit) & (size <= accumulator.largest)
+    every, least = accumulator.promote_every, (np.broadcast_to(a_least, a.shape), np.broadcast_to(b_least, b.shape))
+    if not every or a.shape[1] <= every:
+        return _is_exact(a, b, accumulator, c, *least)
+    good = _fits(*_size_and_unit(a, b, c), _JOINED)
+    for k in range(0, a.shape[1], every):
+        one, other, *of_stretch = (x[:, k : k + every] for x in (a, b, *least))
+        good &= _is_exact(one, other, accumulator, c if k == 0 else None, *of_stretch)
+    return good
+
+
+def _is_exact(a: F64, b: F64, accumulator: Accumulator, c: F64 | None, a_least: F64, b_least: F64) -> Mask:
+    """The same of one stretch that an accumulator adds up itself."""
+    size, unit = _size_and_unit(a, b, c)
+    good = _fits(size, unit, accumulator.exact_bits) & (size <= accumulator.largest)
     good &= unit >= (1.0 if accumulator.whole else 2 * accumulator.least)
     if accumulator.fraction:
         good &= largest_exponents(a, b, a_least, b_least) <= 2.0**accumulator.fraction * unit
@@ -52,6 +66,17 @@ def is_exact(
     if accumulator.one_sign:
         good &= sign_of_terms(a, b, c) != 0
     return np.asarray(good | (size == 0))
+
+
+def _fits(size: F64, unit: F64, bits: int) -> Mask:
+    return np.asarray((size < 2.0**bits * unit) | (size == 0))
+
+
+def _size_and_unit(a: F64, b: F64, c: F64 | None) -> tuple[F64, F64]:
+    """P and q of every pair of rows."""
+    of_a, of_b = (np.where(np.isinf(unit), 1.0, unit) for unit in (grid(a), grid(b)))  # rows of zeros
+    size, unit = np.abs(a) @ np.abs(b).T, np.outer(of_a, of_b)
+    return (size, unit) if c is None else (size + np.abs(c), np.minimum(unit, grid(c[..., None])))
 
 
 @dataclass(frozen=True, eq=False)

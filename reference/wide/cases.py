@@ -16,7 +16,7 @@ from narrowgauge.contracts.operations import Claim, WideOp
 from narrowgauge.contracts.wide import Held, Wide
 from narrowgauge.reference.kv.arithmetic import F64, coded
 from narrowgauge.reference.noise import noise
-from narrowgauge.reference.wide.run import resolve_wide
+from narrowgauge.reference.wide.run import guesses, resolve_wide
 
 #: powers of two of the magnitudes of rows
 _POWERS = (-12, -6, -2, -1, 0, 1, 3, 6)
@@ -49,13 +49,12 @@ def has(step: str) -> Callable[[Wide], bool]:
     return lambda wide: any(found[0] == step for found in wide.steps)
 
 
+def _takes(name: str) -> Callable[[Wide], bool]:
+    return lambda wide: any(held.name == name for held in wide.inputs)
+
+
 def _any(wide: Wide) -> bool:
     return True
-
-
-def guesses(wide: Wide) -> bool:
-    """Chooses among numbers of which some may be NaN and others not: whether NaN is chosen differs between engines."""
-    return any(found[0] == "top" and found[2] and found[3] != "y" for found in wide.steps)
 
 
 def _chooses(wide: Wide) -> bool:
@@ -115,6 +114,11 @@ def _near(columns: int) -> F64:
     return np.stack([*rows, equal, np.zeros(columns), wide, falling])
 
 
+def _draws(columns: int) -> F64:
+    """Many rows of ordinary logits, for a token of each."""
+    return np.multiply(2.0, noise(48 * columns, seed=75).reshape(48, columns))
+
+
 CASES: Mapping[str, Rows] = {
     "noise": Rows(_noise, 96, _any, "rows of many magnitudes, zeros, one large number"),
     "one_pair": Rows(_noise, 2, lambda wide: wide.chosen < 2, "rows of two elements"),
@@ -132,6 +136,7 @@ CASES: Mapping[str, Rows] = {
     "near": Rows(
         _near, 100, lambda wide: has("exp")(wide) or has("top")(wide), "logits that tie in 16 bits, equal, far apart"
     ),
+    "draws": Rows(_draws, 40, _takes("temperature"), "many draws: temperature and noise"),
     "many": Rows(_near, 5000, lambda wide: wide.chosen == 1, "the same among 5,000 columns", "standard"),
 }
 
@@ -160,12 +165,13 @@ def call(name: str, wide: Wide, source: str) -> Input:
 def call_with(value: F64, wide: Wide, source: str) -> Input:
     """A matrix for an operation, in a format, with what is given beside it."""
     columns = value.shape[1] // wide.parts
-    given = {held.name: _beside(held, wide, value, columns, source) for held in wide.inputs}
+    given = {held.name: beside(held, wide, value, columns, source) for held in wide.inputs}
     x = coded(value, source)
     return Input(x.format, x.data, given)
 
 
-def _beside(held: Held, wide: Wide, x: F64, columns: int, source: str) -> Coded:
+def beside(held: Held, wide: Wide, x: F64, columns: int, source: str) -> Coded:
+    """One matrix that is given beside x [rows, n · columns], whose elements these are."""
     shape, fmt = held.shape(x.shape[0], columns, wide.chosen), held.format or source
     if fmt == "int32":
         lengths = np.resize([columns, columns - 1, 1, columns // 2, 2, columns], shape)
@@ -179,7 +185,8 @@ def _residual(x: F64) -> F64:
     """Rows of noise, each of a magnitude that stands in a ratio to that of x."""
     largest = np.abs(np.where(np.isfinite(x), x, 0.0)).max(axis=1, keepdims=True)
     unit = np.ldexp(1.0, np.frexp(largest)[1] - 2)  # about the root of the mean square of noise
-    return noise(x.size, seed=91).reshape(x.shape) * unit * np.resize(_LARGER, (x.shape[0], 1))
+    drawn = noise(x.size, seed=91).reshape(x.shape)
+    return np.asarray(drawn * unit * np.resize(_LARGER, (x.shape[0], 1)), np.float64)
 
 
 def _numbers(name: str, shape: tuple[int, int]) -> F64:

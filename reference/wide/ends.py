@@ -40,8 +40,7 @@ def widened(ends: Ends, relative: F64 | float, lost: F64 | float = TINY) -> Ends
     what is 0 is a sum or product of zeros, and exact. ``MORE`` covers products of errors, and what float64 leaves."""
 
     def moved(end: F64, way: float) -> F64:
-        with np.errstate(invalid="ignore"):
-            there = end + way * (np.abs(end) * relative * MORE + lost)
+        there = end + way * (np.abs(end) * relative * MORE + lost)
         crossed = np.where(np.signbit(end) == np.signbit(there), there, np.copysign(0.0, end))
         return np.where((end == 0) | ~np.isfinite(end), end, crossed)
 
@@ -68,11 +67,9 @@ def in_order(corners: list[F64]) -> Ends:
 
 def product(one: Ends, other: Ends) -> Ends:
     """Exact products: at the corners, which are one where both are."""
-    with np.errstate(all="ignore"):
-        return in_order([a * b for a in (one.low, one.high) for b in (other.low, other.high)])
+    return in_order([a * b for a in (one.low, one.high) for b in (other.low, other.high)])
 
 
 def quotient(one: Ends, other: Ends) -> Ends:
     """Exact quotients by what does not cross 0."""
-    with np.errstate(all="ignore"):
-        return in_order([a / b for a in (one.low, one.high) for b in (other.low, other.high)])
+    return in_order([a / b for a in (one.low, one.high) for b in (other.low, other.high)])

@@ -34,26 +34,26 @@ def resolve_wide(wide: str | Wide, where: str) -> Wide:
     return wide_named(wide, where) if isinstance(wide, str) else wide
 
 
-def quantizable(name: str, where: str) -> Wide:
+def quantizable(first: str | Wide, where: str) -> Wide:
     """An operation that a quantizer can follow. Raises ``BadInput`` for another."""
-    wide = wide_named(name, where)
+    wide = resolve_wide(first, where)
     if not wide.quantizable:
         gives = ", ".join(held.name for held in wide.outputs)
         fit = ", ".join(each for each in WIDE if WIDE[each].quantizable)
-        raise BadInput(f"{where}: {name} gives {gives}; a quantizer takes one matrix, as of {fit}")
+        raise BadInput(f"{where}: {wide.name} gives {gives}; a quantizer takes one matrix, as of {fit}")
     return wide
 
 
-def wide_result(x: Coded, name: str) -> tuple[Coded, Coded]:
+def wide_result(x: Coded, first: str | Wide) -> tuple[Coded, Coded]:
     """The least and the greatest result [rows, columns], in the format of x, that the operation may give before a
     quantizer.
 
     Raises ``BadInput`` for an operation that does not exist, or gives more than one matrix, what is missing beside x,
     NaN or infinity in x, and numbers whose squares float32 does not hold: of these no bound is derived.
     """
-    wide = quantizable(name, "Then(...)")
+    wide = quantizable(first, "Then(...)")
     if not np.isfinite(decode_values(x)).all():
-        raise BadInput(f"{name}: x has elements that are not finite or above 2^40; what they give is not derived")
+        raise BadInput(f"{wide.name}: x has elements that are not finite or above 2^40; what they give is not derived")
     return ends_of(Widening(wide, x.format, x.format), x)[Y]
 
 
@@ -91,6 +91,19 @@ def check_taken(wide: Wide, source: str, x: Input) -> None:
         raise BadInput(f"{wide.name}: x has elements that are not finite or above 2^40; what they give is not derived")
 
 
+def check_chosen(wide: Wide, x: Coded) -> None:
+    """Raise ``BadInput`` where it is nobody's promise what is chosen."""
+    if guesses(wide) and np.isnan(decode_values(x)).any():
+        raise BadInput(
+            f"{wide.name}: x has NaN among what is chosen from; whether it is chosen differs between engines"
+        )
+
+
+def guesses(wide: Wide) -> bool:
+    """Whether it chooses among numbers of which some may be NaN and others not, and gives those numbers."""
+    return any(step[0] == "top" and step[2] and step[3] != Y for step in wide.steps)
+
+
 def _check_beside(wide: Wide, name: str, value: F64, columns: int) -> None:
     finite = np.isfinite(value)
     if (name != "residual" and not finite.all()) or (np.abs(value[finite]) > LARGEST).any():
@@ -104,8 +117,9 @@ def _check_beside(wide: Wide, name: str, value: F64, columns: int) -> None:
 def _worked(widening: Widening, x: Input) -> Work:
     held = {"x": exactly(decode_values(x)), **{name: exactly(decode_values(c)) for name, c in x.given.items()}}
     work = Work(held, widening.source, widening.format)
-    for name, *operands in widening.wide.steps:
-        work = replace(work, held={**work.held, **_ALL[str(name)](work, *operands)})
+    with np.errstate(all="ignore"):  # infinities and NaN go through every step
+        for name, *operands in widening.wide.steps:
+            work = replace(work, held={**work.held, **_ALL[str(name)](work, *operands)})
     return work
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from narrowgauge.contracts.errors import BadInput
 from narrowgauge.reference.kv.arithmetic import (
     DIVISION,
     EXP,
@@ -78,10 +77,9 @@ def square_mean(work: Work, out: str, name: str) -> dict[str, Ends]:
     so many) and a division, n + 1 operations. Squares that are flushed take away at most TINY of the mean, it itself
     one more."""
     ends = work.held[name]
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = in_order([ends.low**2, ends.high**2])
-        low = np.where((ends.low < 0) & (ends.high > 0), 0.0, squares.low).mean(axis=1, keepdims=True)
-        high = squares.high.mean(axis=1, keepdims=True)
+    squares = in_order([ends.low**2, ends.high**2])
+    low = np.where((ends.low < 0) & (ends.high > 0), 0.0, squares.low).mean(axis=1, keepdims=True)
+    high = squares.high.mean(axis=1, keepdims=True)
     return {out: widened(Ends(low, high), (ends.shape[1] + 1) * U, 2 * TINY)}
 
 
@@ -94,8 +92,7 @@ def plus(work: Work, out: str, name: str, number: float) -> dict[str, Ends]:
 def rsqrt(work: Work, out: str, name: str) -> dict[str, Ends]:
     """1 over the root of a positive number."""
     ends = work.held[name]
-    with np.errstate(all="ignore"):
-        return {out: widened(Ends(1 / np.sqrt(ends.high), 1 / np.sqrt(ends.low)), ROOT)}
+    return {out: widened(Ends(1 / np.sqrt(ends.high), 1 / np.sqrt(ends.low)), ROOT)}
 
 
 def times(work: Work, out: str, name: str, other: str | float) -> dict[str, Ends]:
@@ -112,8 +109,7 @@ def over(work: Work, out: str, name: str, other: str) -> dict[str, Ends]:
 def add(work: Work, out: str, name: str, other: str) -> dict[str, Ends]:
     """The sum of two float32 numbers, rounded once, and so exactly known; subnormals may be flushed."""
     one, two = work.held[name], work.held[other]
-    with np.errstate(over="ignore", invalid="ignore"):
-        low, high = ((a.astype(np.float32) + b.astype(np.float32)).astype(np.float64) for a, b in _ends_of(one, two))
+    low, high = ((a.astype(np.float32) + b.astype(np.float32)).astype(np.float64) for a, b in _ends_of(one, two))
     return {out: Ends(np.where((low > 0) & (low < TINY), 0.0, low), np.where((high < 0) & (high > -TINY), -0.0, high))}
 
 
@@ -130,8 +126,7 @@ def _ends_of(one: Ends, two: Ends) -> tuple[tuple[F64, F64], tuple[F64, F64]]:
 def minus(work: Work, out: str, name: str, other: str) -> dict[str, Ends]:
     """A difference: one rounding."""
     one, two = work.held[name], work.held[other]
-    with np.errstate(invalid="ignore"):
-        return {out: widened(Ends(one.low - two.high, one.high - two.low), U)}
+    return {out: widened(Ends(one.low - two.high, one.high - two.low), U)}
 
 
 def total(work: Work, out: str, name: str) -> dict[str, Ends]:
@@ -150,36 +145,32 @@ def below_largest(work: Work, out: str, name: str) -> dict[str, Ends]:
     were multiplied by log2 e first, each with the error of that. An infinity stays one, and one less itself is NaN."""
     ends = work.held[name]
     top = Ends(ends.low.max(axis=1, keepdims=True), ends.high.max(axis=1, keepdims=True))
-    with np.errstate(invalid="ignore"):
-        low, high = ends.low - top.high, np.minimum(ends.high - top.low, 0.0)
-        size = np.maximum(np.abs(ends.low), np.abs(ends.high)) + np.maximum(np.abs(top.low), np.abs(top.high))
-        reach = U * np.abs(low) + TO_BASE_2 * size
-        reach = np.where(np.isfinite(reach), reach, 0.0)
+    low, high = ends.low - top.high, np.minimum(ends.high - top.low, 0.0)
+    size = np.maximum(np.abs(ends.low), np.abs(ends.high)) + np.maximum(np.abs(top.low), np.abs(top.high))
+    reach = U * np.abs(low) + TO_BASE_2 * size
+    reach = np.where(np.isfinite(reach), reach, 0.0)
     return {out: Ends(low - reach, high + reach)}
 
 
 def exp(work: Work, out: str, name: str) -> dict[str, Ends]:
     """exp, in base e or 2; then products with exp of what the largest rose by, one for each stretch of the row."""
     ends = work.held[name]
-    with np.errstate(over="ignore", invalid="ignore"):
-        exponent = np.where(np.isfinite(ends.low), np.abs(ends.low), 0.0)
-        each = EXP + TO_BASE_2 * exponent + STRETCHES * (EXP + U)
-        return {out: widened(overflowed(Ends(np.exp(ends.low), np.exp(ends.high))), each)}
+    exponent = np.where(np.isfinite(ends.low), np.abs(ends.low), 0.0)
+    each = EXP + TO_BASE_2 * exponent + STRETCHES * (EXP + U)
+    return {out: widened(overflowed(Ends(np.exp(ends.low), np.exp(ends.high))), each)}
 
 
 def log(work: Work, out: str, name: str) -> dict[str, Ends]:
     """The natural logarithm: relative, or absolute where it is near 0."""
     ends = work.held[name]
-    with np.errstate(all="ignore"):
-        return {out: widened(Ends(np.log(ends.low) - LOG_ABSOLUTE, np.log(ends.high) + LOG_ABSOLUTE), LOG)}
+    return {out: widened(Ends(np.log(ends.low) - LOG_ABSOLUTE, np.log(ends.high) + LOG_ABSOLUTE), LOG)}
 
 
 def sigmoid(work: Work, out: str, name: str) -> dict[str, Ends]:
     """1 / (1 + exp(-x)). The exp counts with weight exp(-x) / (1 + exp(-x)) < 1; then a sum and a division. Where exp
     overflows the result is 0, and below TINY."""
     ends = work.held[name]
-    with np.errstate(over="ignore"):
-        found = Ends(1 / (1 + np.exp(-ends.low)), 1 / (1 + np.exp(-ends.high)))
+    found = Ends(1 / (1 + np.exp(-ends.low)), 1 / (1 + np.exp(-ends.high)))
     return {out: widened(found, _of_sigmoid(ends))}
 
 
@@ -187,8 +178,7 @@ def silu(work: Work, out: str, name: str) -> dict[str, Ends]:
     """x / (1 + exp(-x)), or x times a sigmoid, of numbers that are exactly known. Below -87 exp may be infinite, and
     the result 0."""
     ends = work.held[name]
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = widened(exactly(ends.low / (1 + np.exp(-ends.low))), _of_sigmoid(ends) + U)
+    found = widened(exactly(ends.low / (1 + np.exp(-ends.low))), _of_sigmoid(ends) + U)
     return {out: Ends(found.low, np.where(ends.low < -87, np.maximum(found.high, -0.0), found.high))}
 
 
@@ -233,9 +223,8 @@ def rotated(work: Work, out: str, name: str, cos: str, sin: str, pairs: str) -> 
         (one, value[:, one] * c, -value[:, two] * s),
         (two, value[:, two] * c, value[:, one] * s),
     ):
-        with np.errstate(invalid="ignore"):
-            exact, size = left + right, np.abs(left) + np.abs(right)
-            reach = np.where((size == 0) | ~np.isfinite(size), 0.0, 2.01 * U * size + 3 * TINY)
+        exact, size = left + right, np.abs(left) + np.abs(right)
+        reach = np.where((size == 0) | ~np.isfinite(size), 0.0, 2.01 * U * size + 3 * TINY)
         low[:, place], high[:, place] = exact - reach, exact + reach
     return {out: Ends(low, high)}
 
@@ -250,12 +239,7 @@ def top(
     alike = [work.held["x"].low] + ([work.held[beside].low] if beside else [])
     choice = Choice(work.held[name], int(count), ties, tuple(alike))
     where, what = chosen_of(choice, work.held[taken or name])
-    if not values:
-        return {columns: where}
-    nan = np.isnan(work.held[name].low)
-    if (nan.any(axis=1) != nan.all(axis=1)).any():
-        raise BadInput("a row to choose from has NaN among its numbers: whether it is chosen differs between engines")
-    return {columns: where, values: what}
+    return {columns: where} | ({values: what} if values else {})
 
 
 STEPS: dict[str, Step] = {

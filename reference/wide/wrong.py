@@ -14,11 +14,17 @@ from narrowgauge.reference.wide.steps import Step, Work
 
 
 def _in_turn(terms: F64, format_name: str) -> F64:
-    """Sums of rows, each addition rounded to a format."""
-    total = np.zeros((terms.shape[0], 1))
-    for column in range(terms.shape[1]):
-        total = in_format(total + terms[:, column : column + 1], format_name)
-    return total
+    """Sums of rows of numbers of a format, each addition rounded to it: by way of float32, which has as many digits
+    as two roundings of a sum need to be one. There may be thousands, so they are rounded by their bits."""
+    narrow = np.asarray(terms.T, np.float16 if format_name == "float16" else np.float32)
+    total = np.zeros_like(narrow[0])
+    for column in narrow:
+        total = total + column
+        if format_name == "bfloat16":
+            bits = total.view(np.uint32)
+            upper = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
+            total = np.where(np.isnan(total), total, upper.view(np.float32))
+    return np.asarray(total, np.float64)[:, None]
 
 
 def sum_in(work: Work, out: str, name: str, format_name: str) -> dict[str, Ends]:
@@ -30,19 +36,17 @@ def sum_in(work: Work, out: str, name: str, format_name: str) -> dict[str, Ends]
 def square_mean_in(work: Work, out: str, name: str, format_name: str) -> dict[str, Ends]:
     """Squares and their sums in a narrow format, one after the other; the mean of that in float32."""
     ends = work.held[name]
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = in_order([in_format(end**2, format_name) for end in (ends.low, ends.high)])
-        sums = Ends(_in_turn(squares.low, format_name), _in_turn(squares.high, format_name))
-        n = ends.shape[1]
-        return {out: widened(Ends(sums.low / n, sums.high / n), U)}
+    squares = in_order([in_format(end**2, format_name) for end in (ends.low, ends.high)])
+    sums = Ends(_in_turn(squares.low, format_name), _in_turn(squares.high, format_name))
+    n = ends.shape[1]
+    return {out: widened(Ends(sums.low / n, sums.high / n), U)}
 
 
 def square_mean_of_narrow(work: Work, out: str, name: str, format_name: str) -> dict[str, Ends]:
     """Squares in a narrow format, their mean in float32."""
     ends, n = work.held[name], work.held[name].shape[1]
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = in_order([in_format(end**2, format_name) for end in (ends.low, ends.high)])
-        low, high = (end.mean(axis=1, keepdims=True) for end in (squares.low, squares.high))
+    squares = in_order([in_format(end**2, format_name) for end in (ends.low, ends.high)])
+    low, high = (end.mean(axis=1, keepdims=True) for end in (squares.low, squares.high))
     return {out: widened(Ends(low, high), (n + 1) * U, 2 * TINY)}
 
 
@@ -75,9 +79,8 @@ def centred(work: Work, out: str, name: str) -> dict[str, Ends]:
 def root_then_plus(work: Work, out: str, name: str, number: float) -> dict[str, Ends]:
     """1 over the root plus a constant, which should stand under it."""
     ends = work.held[name]
-    with np.errstate(all="ignore"):
-        found = Ends(1 / (np.sqrt(ends.high) + number), 1 / (np.sqrt(ends.low) + number))
-        return {out: widened(found, right.ROOT + 2 * U)}
+    found = Ends(1 / (np.sqrt(ends.high) + number), 1 / (np.sqrt(ends.low) + number))
+    return {out: widened(found, right.ROOT + 2 * U)}
 
 
 def negated(work: Work, out: str, name: str) -> dict[str, Ends]:
@@ -122,10 +125,9 @@ def rotated_in(work: Work, out: str, name: str, cos: str, sin: str, pairs: str) 
     value, c, s = work.held[name].low, *(in_format(work.held[each].low, work.source) for each in (cos, sin))
     one, two = right.pair_of(value.shape[1], pairs)
     turned = np.empty_like(value)
-    with np.errstate(invalid="ignore"):
-        a, b = value[:, one], value[:, two]
-        for place, left, rest in ((one, a * c, -b * s), (two, b * c, a * s)):
-            turned[:, place] = in_format(in_format(left, work.source) + in_format(rest, work.source), work.source)
+    a, b = value[:, one], value[:, two]
+    for place, left, rest in ((one, a * c, -b * s), (two, b * c, a * s)):
+        turned[:, place] = in_format(in_format(left, work.source) + in_format(rest, work.source), work.source)
     return {out: exactly(turned)}
 
 

@@ -266,7 +266,6 @@ UNREPORTED = {
     "wide.shares_sampled_in_16_bits",
     "wide.sigmoid_for_silu",
     "wide.softmax_for_sigmoid",
-    "wide.softmax_of_the_chosen",
     "wide.squares_in_float16",
     "wide.squares_summed_in_bfloat16",
     "wide.sum_for_mean",

@@ -10,7 +10,9 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.reference.behaviour import widening_of
 from narrowgauge.reference.noise import noise
-from narrowgauge.reference.wide.cases import F64, call_with, guesses
+from narrowgauge.reference.wide.cases import call_with
+from narrowgauge.reference.wide.ends import F64
+from narrowgauge.reference.wide.run import guesses
 
 COLUMNS, ROWS, FEW = (4, 6, 16, 30, 64, 130), (1, 2, 5), 4
 _ODD = (0.0, -0.0, 1.0, -1.0, 2.0**-20, -(2.0**-130), 88.5, -104.0, 300.0, -65504.0, 2.0**20)
@@ -21,12 +23,10 @@ _PLACES = st.integers(0, (1 << 16) - 1)
 def calls(claim: Claim) -> st.SearchStrategy[Coded]:
     """A call of noise of some magnitude, with other numbers in some places."""
     wide = widening_of(claim).wide
-    numbers = _ODD if guesses(wide) else _ODD + _SPECIAL
-    if wide.chosen and not guesses(wide):
-        numbers = _ODD + _SPECIAL[1:]
+    special = () if guesses(wide) else _SPECIAL[1:] if wide.chosen else _SPECIAL
     drawn = st.tuples(
         st.sampled_from(ROWS), st.sampled_from(COLUMNS), st.integers(-12, 6), st.integers(0, 1 << 20),
-        st.dictionaries(_PLACES, st.sampled_from(numbers), max_size=FEW),
+        st.dictionaries(_PLACES, st.sampled_from(_ODD + special), max_size=FEW),
     )  # fmt: skip
     return drawn.map(lambda parts: call_with(_matrix(wide.parts, *parts), wide, claim.source))
 

@@ -8,10 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 from packaging.version import Version
 
-VerdictWord = Literal["true", "false", "not settled here"]
+VerdictWord = Literal["true", "false"]
 TRUE: VerdictWord = "true"
 FALSE: VerdictWord = "false"
-UNSETTLED: VerdictWord = "not settled here"
 
 #: where a check gets its answer: computed in the process of the test, or by torch in a child
 Asks = Literal["", "torch"]
@@ -45,8 +44,8 @@ class SeedClaim:
     where: str  #: article and line: "000:74"
     text: str
     verdict: VerdictWord
-    measured: str  #: what one gets today; for a claim that is not settled the reason, and the subject that settles it
-    check: Check | None
+    measured: str  #: what one gets today
+    check: Check
     asks: Asks = ""
     before: Before | None = None
 
