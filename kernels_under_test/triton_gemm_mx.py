@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FP4, TWO_SOURCES, native_product, soft_product
+from narrowgauge.kernels_under_test.gemm_checks import depth_of
 from narrowgauge.kernels_under_test.triton_dequantize import one_per_byte
 from narrowgauge.kernels_under_test.triton_gemm import End, product
 from narrowgauge.kernels_under_test.triton_gemm_operands import Operand, over_whole, scaled
@@ -33,10 +34,8 @@ def _operand(codes, format, scale, group, scale_format, *, value=scaled, **more)
 
 
 def multiplied(a, b, format, by=product, end=None):
-    depth = [each.codes.shape[1] * (2 if each.format == FP4[0] else 1) for each in (a, b)]
-    if depth[0] != depth[1]:
-        raise ValueError(f"x has {depth[0]} columns and b {depth[1]}; expected as many")
-    return by(a, b, (a.codes.shape[0], b.codes.shape[0], depth[0]), format, end)
+    depth = depth_of(a.codes, b.codes, *(2 if each.format == FP4[0] else 1 for each in (a, b)))
+    return by(a, b, (a.codes.shape[0], b.codes.shape[0], depth), format, end)
 
 
 # --- scaled by the unit ----------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ def four_bits(x, b, b_scale, format, source, load, rows, *, zero=None, zeros=Non
     of_zeros = {} if zero is None else {"zero": zero, "zeros": zeros, "value": less_zero}
     weights = Operand(
         b, "uint4", b_scale.t(), 1, 128, source, groups=groups, enters=source, load=load, native=native,
+        turned=", turned,",
         **{"value": less_eight, **of_zeros},
     )  # fmt: skip
     a = Operand(x, source, native=native)
@@ -78,19 +79,19 @@ def four_bits(x, b, b_scale, format, source, load, rows, *, zero=None, zeros=Non
 
 def vllm_words(x, b, b_scale, format, source, **how):
     """b is [K, N / 8] words, in order."""
-    check_words(b, x.shape[1], 1)
+    check_words(x, b, 1)
     return four_bits(x, b, b_scale, format, source, words_along_rows, 8 * b.shape[1], zeros=words_along_rows, **how)
 
 
 def gptq_words(x, b, b_scale, format, source, **how):
     """b is [K / 8, N] words; zero points are stored less 1."""
-    check_words(b, x.shape[1], 8)
+    check_words(x, b, 8)
     return four_bits(x, b, b_scale, format, source, gptq, b.shape[1], zeros=words_less_one, **how)
 
 
 def awq_words(x, b, b_scale, format, source, **how):
     """b is [K, N / 8] words, the even ones of a word first."""
-    check_words(b, x.shape[1], 1)
+    check_words(x, b, 1)
     return four_bits(x, b, b_scale, format, source, awq, 8 * b.shape[1], zeros=awq, **how)
 
 
@@ -166,5 +167,5 @@ def triton_native_awq_bfloat16(x, format, b, b_scale, b_zero_point, source):
 
 @soft_product("awq.gemm", FLOAT16, FLOAT16)
 def triton_soft_awq_split_k(x, format, b, b_scale, b_zero_point, source):
-    """Sums of four parts of K in float32, where vLLM keeps float16."""
-    return awq_words(x, b, b_scale, format, source, zero=b_zero_point, parts=4)
+    """Sums of three parts of K in float32, where vLLM keeps float16."""
+    return awq_words(x, b, b_scale, format, source, zero=b_zero_point, parts=3)

@@ -42,9 +42,9 @@ _RULES: tuple[tuple[str, str, str], ...] = (
     (r"sm_\d+", rf"mma\.sync\..*\.f32\.{_HALF}", "*.hmma"),
     (r"sm_\d+", r"mma\.sync\..*\.f16\.f16\.f16", "*.hmma_f16"),
     (r"sm_\d+", r"mma\.sync\..*\.f32\.tf32", "*.hmma_tf32"),
-    (r"gfx90a", r"v_mfma_f32_\w+(?:_f16|bf16_1k|x\d+f16)", "cdna2.mfma"),
-    (r"gfx90a", r"v_mfma_f32_\w+bf16$", "cdna2.mfma_bf16_old"),
-    (r"gfx90a", r"v_mfma_f32_\w+f32", "cdna2.mfma_f32"),
+    (r"gfx90a", r"v_mfma_f32_\w+x\d+_?(?:f16|bf16_1k)", "cdna2.mfma"),
+    (r"gfx90a", r"v_mfma_f32_\w+x\d+_?bf16$", "cdna2.mfma_bf16_old"),
+    (r"gfx90a", r"v_mfma_f32_\w+x\d+_?f32", "cdna2.mfma_f32"),
     (_GFX94, r"v_mfma_f32_\w+_(?:fp8|bf8)_(?:fp8|bf8)", "cdna3.mfma_fp8"),
     (_GFX94, r"v_mfma_f32_\w+_b?f16", "cdna3.mfma"),
     (_GFX94, r"v_mfma_f32_\w+_xf32", "cdna3.mfma_xf32"),
@@ -64,7 +64,14 @@ _TOLD = re.compile(
 )
 #: units whose sums keep 13 bits
 THIRTEEN = ("ada.qmma", "hopper.qgmma")
+#: p of accumulators of 13 bits, and of float16: whole numbers below 2^p are added without error
+_BITS_OF_13, _BITS_OF_16 = 14, 11
+#: units whose operands have 16 bits, and opcodes of those without a model
+_SIXTEEN = ("hmma", "hgmma", "mfma", "tcgen05")
+_AMD_SIXTEEN = r"v_(?:mfma|wmma)_f32_\w+_b?f16"
 _OCP, _FNUZ = ("float8_e4m3fn", "float8_e5m2"), ("float8_e4m3fnuz", "float8_e5m2fnuz")
+#: targets whose matrix units take fp8, and which
+_HAS_FP8 = ((r"sm_89|sm_9|sm_1", _OCP), (r"gfx94", _FNUZ), (r"gfx950|gfx12", _OCP))
 
 
 @dataclass(frozen=True)
@@ -128,40 +135,48 @@ def unit_of(target: str, opcode: str) -> str:
 
 def findings(code: Code, multiplying: Multiplying) -> list[Finding]:
     """What the code of a product means for its claim."""
-    found = [*_of_promotion(code, multiplying), *_of_conversion(code, multiplying)]
+    found = [*_of_sums(code, multiplying), *_of_conversion(code, multiplying)]
     if "nvidia.imma_satfinite" in code.units:
         found.append(Finding("clamps", "sums beyond int32 are clamped here; other units of int8 wrap"))
     if any(unit.endswith(("_tf32", "_xf32")) for unit in code.units):
         rounded = any("cvt.rna.tf32" in name for name in code.told)
         how = "rounded to nearest" if rounded else "cut by the unit, toward zero"
         found.append(Finding("tf32", f"float32 operands are {how} to 10 bits of fraction"))
+    unknown = [unit for unit in code.units if _MATRIX.match(unit)]
+    if unknown:
+        found.append(Finding("no_model", f"nobody has published how {', '.join(unknown)} adds on {code.target}"))
     return found
 
 
-def _of_promotion(code: Code, multiplying: Multiplying) -> list[Finding]:
-    """A unit of 13 bits, against what the claim says of sums."""
-    narrow = [unit for unit in code.units if unit in THIRTEEN]
+def _of_sums(code: Code, multiplying: Multiplying) -> list[Finding]:
+    """Units of 13 bits and of float16, against what the claim says of sums."""
     claimed = multiplying.accumulator
-    if not narrow:
-        return []
-    exact = claimed.exact_bits > 14
-    if code.promoted:
-        text = f"{narrow[0]} keeps 13 bits; sums are taken out of it within the loop and added in float32"
-        return [Finding("thirteen_bits", f"{text}; the claim is {claimed.name}" if exact else text, exact)]
-    wrong = exact or claimed.promote_every > 0
-    text = f"{narrow[0]} keeps 13 bits, and nothing is added in float32 within its loop: all of K is summed in it"
-    return [Finding("no_promotion", f"{text}; the claim is {claimed.name}" if wrong else text, wrong)]
+    found = []
+    for unit in code.units:
+        if unit in THIRTEEN and code.promoted:
+            text = f"{unit} keeps 13 bits; sums are taken out of it within the loop and added in float32"
+            found.append(("thirteen_bits", text, claimed.exact_bits > _BITS_OF_13))
+        elif unit in THIRTEEN:
+            text = f"{unit} keeps 13 bits, and nothing is added in float32 within its loop: all of K is summed in it"
+            found.append(("no_promotion", text, claimed.exact_bits > _BITS_OF_13 or claimed.promote_every > 0))
+        elif unit.endswith("_f16") and not _MATRIX.match(unit):  # opcodes end with what they multiply
+            found.append(("float16_sums", f"{unit} keeps float16", claimed.exact_bits > _BITS_OF_16))
+    return [Finding(name, f"{text}; the claim is {claimed.name}" if no else text, no) for name, text, no in found]
 
 
 def _of_conversion(code: Code, multiplying: Multiplying) -> list[Finding]:
-    """fp8 operands that meet a unit of 16 bits."""
-    wide = [unit for unit in code.units if unit.split(".")[-1] in ("hmma", "hgmma", "mfma", "tcgen05")]
-    wide += [unit for unit in code.units if re.match(r"v_(?:mfma|wmma)_f32_\w+_b?f16", unit)]
-    operand, source = multiplying.product.a, multiplying.source
-    if not wide or operand.enters or source not in (*_OCP, *_FNUZ):
+    """Operands of fewer bits that meet a unit of 16 bits."""
+    wide = [unit for unit in code.units if unit.split(".")[-1] in _SIXTEEN or re.fullmatch(_AMD_SIXTEEN, unit)]
+    product, source = multiplying.product, multiplying.source
+    if not wide:
         return []
-    text = f"{source} is converted before {wide[0]} multiplies it"
-    if code.target.startswith("gfx"):
-        other = "FNUZ" if code.target.startswith("gfx94") else "OCP's"
-        return [Finding("converted", f"{text}: the fp8 unit of {code.target}, if it has one, takes {other} fp8")]
-    return [Finding("converted", f"{text}: larger tiles may go to the fp8 unit, whose sums differ")]
+    if product.scaled == "unit":
+        text = f"scales are multiplied in before {wide[0]}, whose operands have 16 bits: what does not fit is rounded"
+        return [Finding("scaled_before", text)]
+    if product.a.enters or source not in (*_OCP, *_FNUZ):
+        return []
+    text = f"{source} is converted to 16 bits before {wide[0]} multiplies it"
+    has = next((formats for where, formats in _HAS_FP8 if re.match(where, code.target)), ())
+    if source in has:
+        return [Finding("converted", f"{text}: larger tiles may go to the fp8 unit, whose sums differ")]
+    return [Finding("converted", f"{text}: {code.target} has no unit for {source}")]

@@ -11,7 +11,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim, Matmul
 from narrowgauge.devices.device import Device
-from narrowgauge.reference.behaviour import multiplying_of, resolved
+from narrowgauge.reference.behaviour import claim_on, multiplying_of, resolved
 from narrowgauge.reference.instructions import Code, Finding, code_of, findings
 from narrowgauge.reference.matmul.cases import Shape, call_of
 from narrowgauge.reference.memory import in_memory, to_memory
@@ -66,7 +66,7 @@ def compiled_on(plugged: Plugged, claim: Claim, device: Device, rows: int = ROWS
         reason = f"{outcome.kind}: {outcome.reason}" if outcome.reason else "it launches no Triton kernel"
         return Compiled(name, claim, target, reason=reason)
     code = code_of(target, outcome.launches)
-    return Compiled(name, claim, target, code, tuple(findings(code, multiplying_of(claim))))
+    return Compiled(name, claim, target, code, tuple(findings(code, multiplying_of(claim_on(claim, target)))))
 
 
 def _by_source(claims: Sequence[Claim]) -> list[Claim]:

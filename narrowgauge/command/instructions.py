@@ -1,4 +1,4 @@
-"""``narrowgauge instructions``: by which matrix units a kernel's products are computed on targets that are not here."""
+"""``narrowgauge instructions``: which matrix units a kernel's products become, on targets that are not here."""
 
 from __future__ import annotations
 
