@@ -15,7 +15,7 @@ from typing import Literal
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
-from narrowgauge.contracts.operations import Cast, Claim, Convert, Dequantize, OfCache, Quantize, WideOp
+from narrowgauge.contracts.operations import Cast, Claim, Convert, Dequantize, Matmul, OfCache, Quantize, WideOp
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.contracts.wide import FORMATS as AROUND_WIDE
@@ -80,6 +80,26 @@ CACHED = (
         "attend/vllm.flash_copy+scale:0.1875/bfloat16/float32",
     ),
 )
+#: products of each kind: the first that shows a fault stands for all
+MULTIPLIED = (
+    (
+        "matmul/vllm.fp8_token_channel_bias+float32/float8_e4m3fn/bfloat16",
+        "matmul/vllm.fp8_block+float32/float8_e4m3fn/bfloat16",
+        "matmul/vllm.fp8_tensor+promoted_128/float8_e4m3fn/float32",
+        "matmul/plain.matmul/bfloat16/bfloat16",
+        "matmul/plain.matmul/float32/float32",
+        "matmul/plain.matmul_then_bias/bfloat16/bfloat16",
+        "matmul/ocp.mxfp8+float32/float8_e4m3fn/bfloat16",
+        "matmul/nvidia.nvfp4+float32/float4_e2m1fn/bfloat16",
+    ),
+    (
+        "matmul/gptq.gemm_act_order/float16/float16",
+        "matmul/gptq.gemm_symmetric/float16/float16",
+        "matmul/awq.gemm/float16/float16",
+        "matmul/vllm.int8_azp_token/int8/bfloat16",
+    ),
+    ("matmul/vllm.moe_fp8_channel+float32/float8_e4m3fn/bfloat16",),
+)
 
 
 @dataclass(frozen=True)
@@ -98,12 +118,13 @@ def applicability(fault: str, claim: Claim) -> Applicability | None:
     changed, total, case = 0, 0, ""
     for case in _cases(claim):
         x, behaviour, right = _right(claim, case)
-        wrong = fault_named(fault).applied_to(behaviour)
-        if wrong is None:
+        ways, total = list(fault_named(fault).ways(behaviour)), sum(i.low.data.size for i in right.values())
+        if not ways:
             return None
-        changed, total = _changed(wrong, x, right), sum(i.low.data.size for i in right.values())
-        if changed:
-            return Applicability(str(claim), "shows", changed, total, case)
+        for way in ways:
+            changed = _changed(way.behaviour, x, right)
+            if changed:
+                return Applicability(str(claim), "shows", changed, total, case)
     return Applicability(str(claim), "equivalent" if case == "every_code" else "not shown", 0, total, case)
 
 
@@ -120,12 +141,12 @@ def _changed(wrong: Promised, x: Coded, right: Expected) -> int:
 @cache
 def survey(fault: str) -> tuple[Applicability, ...]:
     """A fault in casts between all formats; where it can exist in no cast, in recipes of each kind; else in buffers
-    that are packed, in readers, in caches, in conversions, and in wide operations.
+    that are packed, in readers, in caches, in conversions, in wide operations, and in products.
 
     A pair of formats stands there once: in the first of its named policies that shows the fault, else in the first
     in which the fault can exist. A recipe with a destination stands there once: in the first source that shows it.
     """
-    for claims in (_casts(), _quantizers(), _packed(), _readers(), _caches(), _conversions(), _wide()):
+    for claims in (_casts(), _quantizers(), _packed(), _readers(), _caches(), _conversions(), _wide(), _products()):
         found = [best for each in claims if (best := _best(fault, each)) is not None]
         if found:
             return tuple(found)
@@ -226,9 +247,14 @@ def _wide() -> Iterator[list[Claim]]:
             yield [Claim(WideOp(name), source, wide.outputs[0].format or source)]
 
 
+def _products() -> Iterator[list[Claim]]:
+    """Products of each kind: the first that shows a fault stands for all."""
+    yield from ([Claim.parse(text) for text in claims] for claims in MULTIPLIED)
+
+
 @cache
 def _cases(claim: Claim) -> tuple[str, ...]:
-    if isinstance(claim.contract, OfCache | Convert | WideOp):
+    if isinstance(claim.contract, OfCache | Convert | Matmul | WideOp):
         fits = (c for c in CASES if c.depth == "smoke" and c.view == "contiguous" and c.suits(claim))
         return tuple(c.name for c in fits)
     if claim.operation in OF_RECIPES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.product import EXPERTS, GROUP_INDEX, B
 from narrowgauge.reference.faults.product_ways import (
     Grid,
+    Way,
     Ways,
     finishing,
     is_turned,
@@ -89,9 +90,14 @@ def _with_experts(multiplying: Multiplying, change: Callable[[Grid, int], Grid])
     return taking(multiplying, taken)
 
 
-def experts(change: Callable[[Grid, int], Grid]) -> Ways:
+def experts(change: Callable[[Grid, int], Grid], note: str = "") -> Ways:
     """Rows belong to other experts. ``change`` is given that of each row, and how many there are."""
-    return one(lambda m: _with_experts(m, change) if m.product.grouped else None)
+
+    def ways(multiplying: Multiplying) -> Iterator[Way]:
+        if multiplying.product.grouped:
+            yield Way(note, _with_experts(multiplying, change))
+
+    return ways
 
 
 def expert_of_the_tile(multiplying: Multiplying, tile: int) -> Multiplying | None:

@@ -10,9 +10,17 @@ _TAILS = (
     ProductFault(
         "product.tail_of_k_left_out",
         "TAIL",
-        in_tiles(p.tail_left_out, TILES),
+        in_tiles(p.tail_left_out, (2, 4, 8, *TILES)),
         "right where K is a whole number of tiles; else the last terms are missing",
         "the loop runs over K // tile tiles",
+        (),
+    ),
+    ProductFault(
+        "product.one_k_left_out",
+        "TAIL",
+        p.one_k_left_out,
+        "one term of each sum is missing: a little off at large K",
+        "the loop begins at 1, or ends one too early",
         (),
     ),
     ProductFault(
@@ -26,9 +34,17 @@ _TAILS = (
     ProductFault(
         "product.padding_of_k_is_nan",
         "PADTAIL",
-        in_tiles(p.padding_is_nan, TILES),
+        p.padding_is_nan,
         "NaN everywhere where K is no whole number of tiles, by what stood in memory",
         "one operand's tail is masked to 0 and the other's is not: 0 times NaN is NaN",
+        (),
+    ),
+    ProductFault(
+        "product.zeros_skipped",
+        "NAN",
+        p.zeros_skipped,
+        "NaN and infinity of one operand are gone where the other is 0",
+        "terms with a zero are left out of the sum, as sparse kernels do: 0 times NaN is NaN",
         (),
     ),
     ProductFault(
@@ -50,7 +66,7 @@ _TAILS = (
     ProductFault(
         "product.spills_into_the_next_row",
         "TAIL",
-        in_tiles(p.spilt, ROWS),
+        p.spilt,
         "the first columns of rows are wrong where N is no whole number of tiles",
         "the store of the last tile of columns is not masked, and runs into the next row",
         ("kernels-community#1153", "kernels-community#1154"),
@@ -99,9 +115,17 @@ _EPILOGUE = (
         (),
     ),
     ProductFault(
+        "product.bias_of_the_first_tile",
+        "BIAS",
+        in_tiles(p.bias_of_the_first_tile, ROWS),
+        "columns beyond the first tile are off by the difference of two biases",
+        "the bias is loaded by the place in the tile of columns",
+        (),
+    ),
+    ProductFault(
         "product.bias_after_rounding",
         "ROUND",
-        p.bias_added("wide", "narrow"),
+        p.bias_after_rounding,
         "one place off now and then",
         "the result is rounded, and the bias added to it and rounded again",
         (),
@@ -109,7 +133,7 @@ _EPILOGUE = (
     ProductFault(
         "product.bias_before_rounding",
         "ROUND",
-        p.bias_added("narrow", "wide"),
+        p.bias_before_rounding,
         "one place off now and then",
         "the bias is added in float32 where the engine adds it to the rounded result",
         (),

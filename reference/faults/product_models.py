@@ -9,7 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
+from narrowgauge.contracts.policy import CastPolicy
+from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.matmul.multiplying import F64, Dot
 from narrowgauge.reference.units.families import Truncating
 from narrowgauge.reference.units.operands import Side, exponents, least_exponent
@@ -29,9 +32,24 @@ def rounding_to(format_name: str) -> Rounding:
     return lambda values: nearest(values, fmt.mantissa, span)
 
 
+def narrowly(format_name: str) -> Rounding:
+    """The nearest number of a format of few bits; NaN or infinity beyond the largest."""
+    policy = CastPolicy(overflow="special", infinity="special")
+
+    def rounded(values: F64) -> F64:
+        wide = Coded("float64", np.ascontiguousarray(values).view(np.uint64))
+        return decode_values(cast(wide, format_name, policy))
+
+    return rounded
+
+
 def chain(format_name: str, step: int) -> Dot:
     """Each step's products are added to a sum that is rounded to a format."""
-    rounded = rounding_to(format_name)
+    return chain_of(rounding_to(format_name), step)
+
+
+def chain_of(rounded: Rounding, step: int) -> Dot:
+    """The same by any rounding."""
 
     def dot(a: F64, b: F64) -> F64:
         total = np.zeros((len(a), len(b)))

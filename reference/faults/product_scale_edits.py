@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.recipe import TENSOR
-from narrowgauge.reference.fast_codec import cast, to_float32
+from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.faults.product_ways import (
+    ROWS,
     SIDES,
     Grid,
     Way,
@@ -19,8 +21,12 @@ from narrowgauge.reference.faults.product_ways import (
     codes_of,
     has_blocks_along_k,
     in_operands,
+    is_turned,
     of_side,
     one,
+    other_terms,
+    read_by,
+    reader_of,
     recipe_of,
     taking,
     with_given,
@@ -51,6 +57,49 @@ def blocks(change: Callable[[Grid], Grid], operands: tuple[str, ...] = SIDES) ->
             yield replace(way, note=f"{way.note}, zero points too")
 
     return ways
+
+
+def rows(change: Callable[[Grid], Grid]) -> Ways:
+    """Rows of an operand are read by scales of others. ``change`` gives a matrix [rows, blocks] of the same shape."""
+    return in_operands(lambda m, side: _other_rows(m, side, change))
+
+
+def _other_rows(multiplying: Multiplying, side: str, change: Callable[[Grid], Grid]) -> Multiplying | None:
+    recipe = recipe_of(multiplying, side)
+    if recipe is None:
+        return None
+    down = recipe.blocks.columns if is_turned(multiplying, side) else recipe.blocks.rows
+    if not down:
+        return None
+    return taking(multiplying, of_side(multiplying, side, ("scale",), lambda v: Coded(v.format, change(v.data))))
+
+
+def rows_of_the_first_tile(multiplying: Multiplying) -> Iterator[Way]:
+    """Every tile of rows has the scales of the first."""
+    for tile in ROWS:
+        of_tile = partial(_from_the_start, tile=tile)
+        for way in rows(of_tile)(multiplying):
+            yield replace(way, note=f"{way.note}, tiles of {tile}")
+
+
+def _from_the_start(grid: Grid, tile: int) -> Grid:
+    return grid[np.arange(len(grid)) % tile]
+
+
+def global_of_the_other(multiplying: Multiplying) -> Iterator[Way]:
+    """The scale of one whole tensor stands for that of the other, too."""
+    names = [f"{side}_global_scale" for side in SIDES]
+    if any(
+        recipe is None or "global_scale" not in recipe.given_to_reader("")
+        for recipe in map(partial(recipe_of, multiplying), SIDES)
+    ):
+        return
+    for own, other in (names, names[::-1]):
+        yield Way(f"{own} for both", taking(multiplying, partial(_instead, own=own, other=other)))
+
+
+def _instead(x: Input, own: str, other: str) -> Input:
+    return with_given(x, {other: x.given[own]})
 
 
 def axes_exchanged(multiplying: Multiplying) -> Iterator[Way]:
@@ -85,7 +134,7 @@ def tensor_scale_taken_for_rows(multiplying: Multiplying) -> Iterator[Way]:
             def changed(terms: Terms) -> Terms:
                 scale = getattr(terms, f"{side}_scale")
                 first = np.arange(len(scale))[:, None] == 0
-                return replace(terms, **{f"{side}_scale": np.where(first, scale, behind)})
+                return other_terms(terms, {f"{side}_scale": np.where(first, scale, behind)})
 
             return with_terms(inner, changed)
 
@@ -143,11 +192,11 @@ def _exponents_as_numbers(multiplying: Multiplying, side: str) -> Multiplying | 
 
 def scales_as(multiplying: Multiplying, side: str, read: Callable[[Coded], Grid]) -> Multiplying:
     """Scales of an operand are read as other numbers: they come to its reader in float32."""
-    reader, recipe = getattr(multiplying, side), recipe_of(multiplying, side)
+    reader, recipe = reader_of(multiplying, side), recipe_of(multiplying, side)
     assert recipe is not None
     other = replace(reader, recipe=replace(recipe, scale_format="float32"))
     wrong = taking(multiplying, of_side(multiplying, side, ("scale",), lambda v: _float32(read(v))))
-    return replace(wrong, **{side: other})
+    return read_by(wrong, side, other)
 
 
 exponents_as_numbers = in_operands(_exponents_as_numbers)
@@ -174,14 +223,36 @@ def reading(change: Callable[[tuple[Any, ...]], tuple[Any, ...] | None], side: s
     """Other steps from a code of an operand to its value, or None where these have none to change."""
 
     def edit(multiplying: Multiplying) -> Multiplying | None:
-        reader, recipe = getattr(multiplying, side), recipe_of(multiplying, side)
+        reader, recipe = reader_of(multiplying, side), recipe_of(multiplying, side)
         element = None if recipe is None else change(recipe.reader.element)
         if recipe is None or element is None:
             return None
         wrong = replace(recipe, reader=replace(recipe.reader, element=element))
-        return replace(multiplying, **{side: replace(reader, recipe=wrong)})
+        return read_by(multiplying, side, replace(reader, recipe=wrong))
 
     return one(edit)
+
+
+def _sums_over(kept: Callable[[int, int], Grid]) -> Callable[[Multiplying, int], Multiplying | None]:
+    """Sums of b's rows, which the zero points of a are multiplied by, are taken over some places of K alone."""
+
+    def edit(multiplying: Multiplying, tile: int) -> Multiplying | None:
+        reader, recipe = multiplying.a, multiplying.a.recipe
+        if recipe is None or "zero_point" not in recipe.given_to_reader(multiplying.source):
+            return None
+
+        def received(x: Coded) -> Coded:
+            zero = decode_values(given_with(x)["zero_point"])
+            added = np.where(kept(x.shape[1], tile), 0.0, zero)
+            return Input("float32", _float32(decode_values(x) + added).data, given_with(x))
+
+        return replace(multiplying, a=replace(reader, received=(*reader.received, received)))
+
+    return edit
+
+
+row_sums_of_the_last_tile = _sums_over(lambda depth, tile: np.arange(depth) >= (depth - 1) // tile * tile)
+row_sums_of_whole_tiles = _sums_over(lambda depth, tile: np.arange(depth) < depth // tile * tile)
 
 
 def _less_last(element: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -196,4 +267,10 @@ def _without_offset(element: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return None if kept == element else kept
 
 
+def _offset_lower(element: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    lower = tuple(("sub", 7.0) if step == ("sub", 8.0) else step for step in element)
+    return None if lower == element else lower
+
+
 zero_point_not_scaled, offset_left_out = reading(_less_last), reading(_without_offset)
+offset_one_lower = reading(_offset_lower)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from narrowgauge.reference.faults import product_call_edits as calls
 from narrowgauge.reference.faults import product_scale_edits as s
 from narrowgauge.reference.faults import product_sum_edits as sums
 from narrowgauge.reference.faults.fault import ProductFault
-from narrowgauge.reference.faults.product_ways import Grid
+from narrowgauge.reference.faults.product_ways import Grid, both
 
 
 def _first(grid: Grid) -> Grid:
@@ -27,13 +28,21 @@ def _of_half_blocks(grid: Grid) -> Grid:
     return grid[:, np.minimum(np.arange(grid.shape[1]) * 2, grid.shape[1] - 1)]
 
 
+def _one_late(grid: Grid) -> Grid:
+    return grid[:, np.maximum(np.arange(grid.shape[1]) - 1, 0)]
+
+
 def _before_the_tail(grid: Grid) -> Grid:
     return grid[:, np.minimum(np.arange(grid.shape[1]), max(grid.shape[1] - 2, 0))]
 
 
-def _turned(grid: Grid) -> Grid:
-    """Stored by columns, read by rows; of a square grid the transpose."""
+def _stored_by_columns(grid: Grid) -> Grid:
+    """Of a square grid the transpose."""
     return grid.T.reshape(grid.shape)
+
+
+def _read_by_columns(grid: Grid) -> Grid:
+    return grid.reshape(grid.shape[::-1]).T
 
 
 FAULTS = (
@@ -64,7 +73,7 @@ FAULTS = (
     ProductFault(
         "product.scales_of_half_blocks",
         "GRANULARITY",
-        s.blocks(_of_half_blocks),
+        both(s.blocks(_of_half_blocks), calls.groups(lambda index, each: np.arange(index.size) // (each // 2))),
         "the first block of K is right, and later ones are scaled by those of blocks that lie further on",
         "the kernel moves one scale on with each tile, and its tile along K is half as wide as the block",
         (),
@@ -78,6 +87,38 @@ FAULTS = (
         (),
     ),
     ProductFault(
+        "product.scales_one_block_late",
+        "GRANULARITY",
+        s.blocks(_one_late),
+        "the first block of K is right, and each later one has the scale of the one before",
+        "the pointer to scales is moved on one tile late",
+        (),
+    ),
+    ProductFault(
+        "product.scales_of_the_next_row",
+        "GRANULARITY",
+        s.rows(lambda grid: np.roll(grid, -1, axis=0)),
+        "every row, or every column, has its neighbour's magnitude; nothing to see under uniform scales",
+        "the index of the row is one too high, or an offset is not advanced with the strides",
+        (),
+    ),
+    ProductFault(
+        "product.scales_of_the_first_tile",
+        "GRANULARITY",
+        s.rows_of_the_first_tile,
+        "rows, or columns, beyond the first tile are off by the ratio of two scales",
+        "scales are loaded by the place in the tile, and not by the row of the matrix",
+        (),
+    ),
+    ProductFault(
+        "product.largest_scale_for_all",
+        "GRANULARITY",
+        s.of_values(lambda values: np.full_like(values, np.max(values, initial=0))),
+        "what had a smaller scale is inflated, by 1.25 in one report",
+        "parts or experts that were quantized by scales of their own are multiplied under the largest of them",
+        (),
+    ),
+    ProductFault(
         "product.tail_by_the_scale_before",
         "GRANULARITY",
         s.blocks(_before_the_tail),
@@ -88,7 +129,7 @@ FAULTS = (
     ProductFault(
         "product.weight_scales_transposed",
         "LAYOUT",
-        s.blocks(_turned, operands=("b",)),
+        both(s.blocks(_stored_by_columns, operands=("b",)), s.blocks(_read_by_columns, operands=("b",))),
         "blocks of the weight are scaled by each other's scales; right for one row or one column of blocks",
         "the grid of the weight's scales is stored for the transposed weight, and was not turned with it",
         (),
@@ -148,6 +189,14 @@ FAULTS = (
         "results are larger by about 100 for each operand, and blocks differ little",
         "the byte of an E8M0 scale is converted to float as the number that it is",
         (),
+    ),
+    ProductFault(
+        "product.global_scale_of_the_other",
+        "GLOBAL",
+        s.global_of_the_other,
+        "everything is off by the ratio of the two tensors' scales",
+        "of the global scales of both operands one is used for both",
+        ("vllm#54974",),
     ),
     ProductFault(
         "product.scale_after_narrowing",

@@ -4,50 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded, Input
-from narrowgauge.contracts.formats import Format, format_named
-from narrowgauge.contracts.product import B
-from narrowgauge.reference.fast_codec import decode_values
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.faults import product_models as models
 from narrowgauge.reference.faults.product_ways import (
     TILES,
     Grid,
     Way,
     Ways,
-    codes_of,
-    in_operands,
+    enters,
+    in_result_type,
     in_tiles,
     one,
-    operand_of,
-    taking,
-    with_given,
     with_terms,
 )
 from narrowgauge.reference.matmul.accumulators import accumulator_named
 from narrowgauge.reference.matmul.multiplying import F64, Dot, Ends, Multiplying, Terms
-from narrowgauge.reference.units.rounding import toward_zero
 
 #: in how many parts a K is split; and the tiles of K of which a part is made
-PARTS, OF_TILES = (2, 3, 4, 8), (1, 16, 32, 64, 128)
+PARTS, OF_TILES = (2, 4, 8), (0, 1, 16, 32, 64, 128)
 _THIRTEEN = "tensor_core_13"
 
 
 # --- accumulators ----------------------------------------------------------------------------------------------------
 
 
-def enters(multiplying: Multiplying, side: str) -> Format:
-    """The format in which an operand's numbers enter the product."""
-    return format_named(operand_of(multiplying, side).enters or codes_of(multiplying, side))
-
-
 def _loosely(multiplying: Multiplying, name: str) -> Iterator[Way]:
-    """All that a narrower accumulator allows."""
+    """All that a narrower accumulator allows, where results are wide enough to show how many bits it had."""
     narrow = accumulator_named(name)
-    if narrow.exact_bits < multiplying.accumulator.exact_bits:
-        yield Way(f"in some order, by the bound of {name}", replace(multiplying, accumulator=narrow), loose=True)
+    if narrow.stored < format_named(multiplying.format).mantissa and not multiplying.accumulator.whole:
+        note = f"in some order: within the bound of {name}, and in no more bits"
+        yield Way(note, replace(multiplying, accumulator=narrow), narrow.stored + 1)
 
 
 def kept_in(format_name: str) -> Ways:
@@ -58,9 +49,13 @@ def kept_in(format_name: str) -> Ways:
         return rounded(total + more)
 
     def ways(multiplying: Multiplying) -> Iterator[Way]:
-        if multiplying.accumulator.whole or multiplying.accumulator.name == format_name:
+        if multiplying.accumulator.name == format_name:
             return
-        yield Way("from block to block", replace(multiplying, combine=combine))
+        if multiplying.accumulator.whole:
+            yield Way("the whole sum", replace(multiplying, dot=models.chain(format_name, 1 << 30)))
+            return
+        if multiplying.product.scaled == "stretches":
+            yield Way("from block to block", replace(multiplying, combine=combine))
         for step in models.STEPS:
             narrow = replace(multiplying, dot=models.chain(format_name, step))
             yield Way(f"steps of {step}", narrow)
@@ -93,10 +88,7 @@ def thirteen_bits(promoted: bool) -> Ways:
             return
         for step in (32, 16):
             yield Way(f"steps of {step}", replace(multiplying, dot=models.thirteen_bits(formats[0].name, step)))
-        if promoted:
-            yield Way("in some order", replace(multiplying, accumulator=accumulator_named(_THIRTEEN)), loose=True)
-        else:
-            yield from _loosely(multiplying, _THIRTEEN)
+        yield from _loosely(multiplying, _THIRTEEN)
 
     return ways
 
@@ -110,7 +102,12 @@ def wrapped(bits: int) -> Ways:
 
 
 def _part_of(depth: int, parts: int, tile: int, in_turn: bool) -> Grid:
-    """To which of several parts each k belongs: parts one after the other, or tiles dealt to them in turn."""
+    """To which of several parts each k belongs: parts one after the other, or tiles dealt to them in turn.
+
+    Without a tile parts are as even as can be.
+    """
+    if not tile:
+        return np.repeat(np.arange(parts), [len(each) for each in np.array_split(np.arange(depth), parts)])
     tiles = np.arange(depth) // tile
     count = -(-depth // tile)
     return tiles % parts if in_turn else tiles // max(1, -(-count // parts))
@@ -120,12 +117,10 @@ def _splits(edit: Callable[[Multiplying, Callable[[int], Grid]], Multiplying], l
     """A mistake of a split K, for each way to split it."""
 
     def ways(multiplying: Multiplying) -> Iterator[Way]:
-        for parts in (parts for parts in PARTS if parts >= least):
-            for tile in OF_TILES:
-                for in_turn in (False, True):
-                    dealt = ", in turn" if in_turn else ""
-                    split = _split(parts, tile, in_turn)
-                    yield Way(f"{parts} parts of tiles of {tile}{dealt}", edit(multiplying, split))
+        for parts, tile, in_turn in product((p for p in PARTS if p >= least), OF_TILES, (False, True)):
+            of = f"{parts} parts of tiles of {tile}" if tile else f"{parts} even parts"
+            if tile > 1 or not in_turn:
+                yield Way(of + ", in turn" * in_turn, edit(multiplying, _split(parts, tile, in_turn)))
 
     return ways
 
@@ -148,9 +143,9 @@ def parts_kept(kept: Callable[[Grid, int], Grid], least: int = 2) -> Ways:
     return _splits(edit, least)
 
 
-def _parts_narrow(multiplying: Multiplying, split: Callable[[int], Grid]) -> Multiplying:
-    """Scaled sums of parts are rounded to the type of the result, and added up in float32."""
-    narrow, wide = models.rounding_to(multiplying.format), models.rounding_to("float32")
+def _parts_narrow(multiplying: Multiplying, split: Callable[[int], Grid], added_in: str) -> Multiplying:
+    """Scaled sums of parts are rounded to the type of the result, and added up in a type."""
+    narrow, wide = models.rounding_to(multiplying.format), models.rounding_to(added_in)
 
     def change(ends: Ends, terms: Terms) -> Ends:
         part, total = split(terms.a.shape[1]), np.zeros(ends[0].shape)
@@ -162,8 +157,19 @@ def _parts_narrow(multiplying: Multiplying, split: Callable[[int], Grid]) -> Mul
 
 
 def parts_in_the_results_type(multiplying: Multiplying) -> Iterator[Way]:
-    """The same for each split, where the result has fewer bits than a sum."""
-    return _splits(_parts_narrow)(multiplying) if format_named(multiplying.format).mantissa < 23 else iter(())
+    """The same for each split, where the result has fewer bits than a sum: added up in float32, or in its own type."""
+    if format_named(multiplying.format).mantissa >= 23:
+        return
+    for added_in in ("float32", multiplying.format):
+        for way in _splits(partial(_parts_narrow, added_in=added_in))(multiplying):
+            yield replace(way, note=f"{way.note}, added up in {added_in}")
+
+
+def accumulated_in_operands_type(multiplying: Multiplying) -> Iterator[Way]:
+    """Sums of fp8 are kept in fp8, which overflows to NaN."""
+    fmt = enters(multiplying, "a")
+    if fmt.bits == 8 and fmt.exponent and fmt.name == enters(multiplying, "b").name:
+        yield Way("", replace(multiplying, dot=models.chain_of(models.narrowly(fmt.name), 1)))
 
 
 def scaled_sum(terms: Terms) -> F64:
@@ -175,47 +181,7 @@ def scaled_sum(terms: Terms) -> F64:
     return np.asarray(total * float(np.prod(terms.factors)) / float(np.prod(terms.divisors)))
 
 
-# --- operands and roundings ------------------------------------------------------------------------------------------
-
-
-def operands_rounded(format_name: str) -> Ways:
-    """Operands are rounded to a narrower format before the product; to tfloat32 also by cutting."""
-    fmt = format_named(format_name)
-    nearest = models.rounding_to(format_name)
-    cut = [lambda v: toward_zero(v, fmt.mantissa, models.FLOAT32)] if format_name == "tfloat32" else []
-
-    def edit(rounded: models.Rounding) -> Callable[[Multiplying, str], Multiplying | None]:
-        def edited(multiplying: Multiplying, side: str) -> Multiplying | None:
-            from_ = enters(multiplying, side)
-            if from_.bits < 16 or (from_.mantissa <= fmt.mantissa and from_.exponent <= fmt.exponent):
-                return None
-            return with_terms(multiplying, lambda terms: replace(terms, **{side: rounded(getattr(terms, side))}))
-
-        return edited
-
-    def ways(multiplying: Multiplying) -> Iterator[Way]:
-        for number, rounded in enumerate((nearest, *cut)):
-            for way in in_operands(edit(rounded))(multiplying):
-                yield replace(way, note=f"{way.note}, cut" if number else way.note)
-
-    return ways
-
-
-def _bits_multiplied(multiplying: Multiplying) -> Multiplying | None:
-    """The codes of both operands are multiplied as integers."""
-    if multiplying.source != "bfloat16" or multiplying.product.b.recipe or multiplying.product.b.format:
-        return None
-
-    def as_numbers(value: Coded) -> Coded:
-        return Coded("float32", np.ascontiguousarray(value.data.astype(np.float32)).view(np.uint32))
-
-    def taken(x: Input) -> Input:
-        return with_given(Input("float32", as_numbers(x).data, x.given), {B: as_numbers(x.given[B])})
-
-    return taking(multiplying, taken)
-
-
-bit_patterns = one(_bits_multiplied)
+# --- when scales are applied ------------------------------------------------------------------------------------------
 
 
 def scaled_after_narrowing(multiplying: Multiplying) -> Iterator[Way]:
@@ -223,13 +189,11 @@ def scaled_after_narrowing(multiplying: Multiplying) -> Iterator[Way]:
     if multiplying.product.scaled != "sum" or not (multiplying.a.recipe or multiplying.b.recipe):
         return
 
-    def rounded(value: F64) -> F64:
-        wide = Coded("float64", np.ascontiguousarray(value).view(np.uint64))
-        return decode_values(multiplying.rounding.run(wide)["codes"])
+    rounded = partial(in_result_type, multiplying)
 
     def narrowed(before: str, behind: str) -> Multiplying:
         def change(ends: Ends, terms: Terms) -> Ends:
-            scales = {"a": terms.a_scale[:, :1], "b": terms.b_scale[:, :1].T}
+            scales = scales_of(terms)
             first, then = (np.prod([scales[s] for s in sides] or [np.ones((1, 1))], axis=0) if len(sides) < 2
                            else scales["a"] * scales["b"] for sides in (before, behind))  # fmt: skip
             found = rounded(terms.a @ terms.b.T * first) * then
@@ -237,5 +201,20 @@ def scaled_after_narrowing(multiplying: Multiplying) -> Iterator[Way]:
 
         return replace(multiplying, sums=(*multiplying.sums, change))
 
+    def stepwise(first: str, then: str) -> Multiplying:
+        def change(ends: Ends, terms: Terms) -> Ends:
+            scales = scales_of(terms)
+            found = rounded(rounded(rounded(terms.a @ terms.b.T) * scales[first]) * scales[then])
+            return found, found
+
+        return replace(multiplying, sums=(*multiplying.sums, change))
+
     for before, behind, note in (("", "ab", ""), ("a", "b", "that of b"), ("b", "a", "that of a")):
         yield Way(note, narrowed(before, behind))
+    for first, then in (("a", "b"), ("b", "a")):
+        yield Way(f"each rounded, that of {first} first", stepwise(first, then))
+
+
+def scales_of(terms: Terms) -> dict[str, F64]:
+    """Scales of the first stretch, as rows and as columns of the result."""
+    return {"a": terms.a_scale[:, :1], "b": terms.b_scale[:, :1].T}

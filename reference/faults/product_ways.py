@@ -13,10 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.product import Operand
 from narrowgauge.contracts.recipe import Recipe
+from narrowgauge.reference.behaviour import Behaviour
+from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Interval
-from narrowgauge.reference.matmul.multiplying import Multiplying, Terms
+from narrowgauge.reference.kv.arithmetic import digits
+from narrowgauge.reference.matmul.multiplying import F64, Multiplying, Terms
 
 Grid = npt.NDArray[Any]
 SIDES = ("a", "b")
@@ -30,7 +34,25 @@ class Way:
 
     note: str  #: which, in words: "in a", "tiles of 64"; "" where there is one alone
     behaviour: Any  #: a ``Multiplying``; of another kind where one fault is asked of all kinds
-    loose: bool = False  #: all that a bound allows, and no definite result: it fits much that is a little off
+    #: not a definite result but all that a bound allows, which fits much that is a little off: results that fit must be
+    #: of so many significant bits at most, which a sum kept in more would not be; 0 for a definite result
+    bits: int = 0
+
+
+#: of the ways in which a fault was made, so many are told
+_TOLD = 3
+
+
+def in_words(ways: list[str]) -> str:
+    """The first of several ways, and how many more there are."""
+    more = len(ways) - _TOLD
+    return " or ".join(ways[:_TOLD]) + (f", or in {more} more ways" if more > 0 else "")
+
+
+def bits_of(got: Mapping[str, Coded]) -> int:
+    """How many significant bits the results of a kernel have at most; at least 1."""
+    value = np.concatenate([decode_values(codes).ravel() for codes in got.values()])
+    return max(1, int(digits(value[np.isfinite(value)][None]).max(initial=0)))
 
 
 Ways = Callable[[Multiplying], Iterator[Way]]
@@ -102,10 +124,31 @@ def finishing(multiplying: Multiplying, change: Callable[[Interval, Input], Inte
     return replace(multiplying, after=(*multiplying.after, change))
 
 
+def other_terms(terms: Terms, changed: Mapping[str, Any]) -> Terms:
+    """The same with other numbers, by name."""
+    return replace(terms, **changed)
+
+
+def reader_of(multiplying: Multiplying, side: str) -> Behaviour:
+    """What reads an operand."""
+    return multiplying.a if side == "a" else multiplying.b
+
+
+def read_by(multiplying: Multiplying, side: str, reader: Behaviour) -> Multiplying:
+    """An operand is read by another behaviour."""
+    return replace(multiplying, a=reader) if side == "a" else replace(multiplying, b=reader)
+
+
 def with_codes(found: Interval, change: Callable[[Grid], Grid]) -> Interval:
     """The same change of the codes of both ends."""
     low, high = (Coded(e.format, np.ascontiguousarray(change(e.data))) for e in (found.low, found.high))
     return Interval(low, high)
+
+
+def in_result_type(multiplying: Multiplying, values: F64) -> F64:
+    """Numbers rounded to the type of the result."""
+    wide = Coded("float64", np.ascontiguousarray(values).view(np.uint64))
+    return decode_values(multiplying.rounding.run(wide)["codes"])
 
 
 def operand_of(multiplying: Multiplying, side: str) -> Operand:
@@ -114,8 +157,7 @@ def operand_of(multiplying: Multiplying, side: str) -> Operand:
 
 def recipe_of(multiplying: Multiplying, side: str) -> Recipe | None:
     """The recipe of an operand, as the behaviour that reads it has it."""
-    reader = multiplying.a if side == "a" else multiplying.b
-    return reader.recipe
+    return reader_of(multiplying, side).recipe
 
 
 def codes_of(multiplying: Multiplying, side: str) -> str:
@@ -148,3 +190,8 @@ def of_side(multiplying: Multiplying, side: str, names: tuple[str, ...], change:
         return with_given(x, found)
 
     return taken
+
+
+def enters(multiplying: Multiplying, side: str) -> Format:
+    """The format in which an operand's numbers enter the product."""
+    return format_named(operand_of(multiplying, side).enters or codes_of(multiplying, side))

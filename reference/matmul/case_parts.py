@@ -134,13 +134,14 @@ def _codes(fmt: str, shape: tuple[int, int], kind: Kind, seed: int, zeros: Coded
     """Codes without pattern: whole numbers where sums are to be exact, anything of usual size for noise."""
     count, declared = shape[0] * shape[1], format_named(fmt)
     random = scrambled(count, 200 + seed)
-    if kind.name == "noise" and declared.family != "integer":
-        return coded_as((noise(count, 100 + seed) * 2).reshape(shape), fmt)
+    if not kind.most and not kind.exact and declared.family != "integer":
+        numbers = (noise(count, 100 + seed) * 2).reshape(shape)
+        return coded_as(np.abs(numbers) if kind.name == "positive" else numbers, fmt)
     if kind.name == "noise" or (declared.family == "integer" and not declared.signed):
         # of unsigned codes, which have zero points, all are needed
         return Coded(fmt, (random % np.uint64(declared.code_count)).astype(declared.storage).reshape(shape))
-    numbers = _pool(fmt, kind)
-    found = numbers[(random % np.uint64(len(numbers))).astype(np.intp)].reshape(shape)
+    pool = _pool(fmt, kind)
+    found = pool[(random % np.uint64(len(pool))).astype(np.intp)].reshape(shape)
     if kind.name == "subnormal":  # in every other row, beside whole numbers
         whole = _whole(fmt, kind.most or 12, both=True)
         found[1::2] = whole[(random % np.uint64(len(whole))).astype(np.intp)].reshape(shape)[1::2]

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 Name = Literal[
-    "exact", "full", "limit", "beyond", "lost", "scaled", "subnormal", "promoted", "extreme", "noise", "specials"
+    "exact",
+    "full",
+    "limit",
+    "beyond",
+    "lost",
+    "scaled",
+    "subnormal",
+    "promoted",
+    "extreme",
+    "noise",
+    "positive",
+    "specials",
 ]
 #: scales of few bits, none of them 1; powers of two; what checkpoints have, of up to 24 bits
 _ODD = (1.5, 0.625, 3.0, 0.875, 1.25, 2.5, 1.75)
@@ -43,6 +54,7 @@ KINDS: dict[Name, Kind] = {
         Kind("promoted", "positive sums that pass 2^14 by stretches that do not"),
         Kind("extreme", "the least scale of E8M0, and large ones", _ENDS),
         Kind("noise", "any numbers, within bounds", (_USUAL, _USUAL), (0.37, 1234.5), most=0, exact=False),
+        Kind("positive", "positive numbers: units that truncate are never above", most=0, exact=False),
         Kind("specials", "exact sums, with NaN and infinity in few places", (_ODD, _ODD)),
     )
 }

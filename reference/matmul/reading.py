@@ -130,10 +130,10 @@ def _apart(reader: Behaviour, recipe: Recipe, call: Input) -> _Side:
     code = Coded(call.format, call.data)
     with np.errstate(all="ignore"):
         scales = _of_one(recipe, code, plain | whole) / _of_one(recipe, code, ones | _only(plain, "zero_point"))
-    steps = {step[:2] for chain in recipe.reader.chains for step in chain if not isinstance(step, str)}
-    globally = (float(decode_values(call.given[_WHOLE]).ravel()[0]),) if _WHOLE in call.given else ()
-    divides = ("div", _WHOLE) in steps
-    return _Side(numbers, scales, 0, None, () if divides else globally, globally if divides else ())
+    steps = [step for chain in recipe.reader.chains for step in chain if not isinstance(step, str)]
+    whole_scale = [float(v) for v in decode_values(call.given[_WHOLE]).ravel()] if _WHOLE in call.given else []
+    factors, divisors = (tuple(whole_scale * steps.count((name, _WHOLE))) for name in ("mul", "div"))
+    return _Side(numbers, scales, 0, None, factors, divisors)
 
 
 def _only(given: Mapping[str, Coded], name: str) -> dict[str, Coded]:

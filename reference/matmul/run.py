@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.kv.arithmetic import digits, grid, power_of_two
 from narrowgauge.reference.matmul.bounds import (
-    absolute_error,
     after_roundings,
     flushed_terms,
     largest_exponents,
@@ -22,7 +22,8 @@ from narrowgauge.reference.matmul.bounds import (
 from narrowgauge.reference.matmul.call import check_call, columns_of, input_of_call
 from narrowgauge.reference.matmul.exact import is_exact
 from narrowgauge.reference.matmul.multiplying import F64, Ends, Multiplying, Terms
-from narrowgauge.reference.matmul.reading import terms_by_expert
+from narrowgauge.reference.matmul.one_sided import one_sided, sign_of_terms
+from narrowgauge.reference.matmul.reading import Rows, terms_by_expert
 from narrowgauge.reference.matmul.specials import specials_of
 
 #: significant bits of float32, and the magnitudes between which no product of scales leaves its normal numbers
@@ -36,10 +37,11 @@ def multiplied(multiplying: Multiplying, x: Coded) -> Expected:
     call = input_of_call(x)
     for change in multiplying.received:
         call = change(call)
+    terms_of = terms_by_expert(multiplying, call) if multiplying.received else _read(_reading(multiplying), x)
     shape = (call.shape[0], columns_of(product, call))
     low, high, special = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     with np.errstate(all="ignore"):
-        for rows, terms in terms_by_expert(multiplying, call):
+        for rows, terms in terms_of:
             for change_terms in multiplying.terms:
                 terms = change_terms(terms)
             special[rows] = specials_of(terms)
@@ -48,6 +50,17 @@ def multiplied(multiplying: Multiplying, x: Coded) -> Expected:
     for finish in multiplying.after:
         found = finish(found, call)
     return {"codes": found}
+
+
+def _reading(multiplying: Multiplying) -> Multiplying:
+    """What decides on the numbers that are multiplied, and nothing of what is done with them."""
+    return replace(multiplying, terms=(), dot=None, combine=None, sums=(), biased=(), after=())
+
+
+@lru_cache(maxsize=2)
+def _read(multiplying: Multiplying, x: Coded) -> list[tuple[Rows, Terms]]:
+    """The terms of a call. A diagnosis asks for those of one call some hundred times."""
+    return terms_by_expert(multiplying, input_of_call(x))
 
 
 def _finite(terms: Terms) -> Terms:
@@ -112,9 +125,10 @@ def _sum(multiplying: Multiplying, terms: Terms) -> Ends:
     least = (terms.a_least, terms.b_least)
     known = is_exact(a, b, multiplying.accumulator, None, *least)
     flushed = flushed_terms(a, b, *least) if multiplying.accumulator.flushes else 0.0
-    reach = absolute_error(multiplying.accumulator, size, a.shape[1], largest_exponents(a, b, *least), flushed)
-    reach = np.where(known, 0.0, reach) + _entered(terms)
-    low, high = exact - reach, exact + reach
+    top = largest_exponents(a, b, *least)
+    low, high = one_sided(multiplying.accumulator, exact, size, a.shape[1], sign_of_terms(a, b), top, flushed)
+    entered = _entered(terms)
+    low, high = np.where(known, exact, low) - entered, np.where(known, exact, high) + entered
     if multiplying.accumulator.whole:  # whole numbers become float32 before they meet a scale, or stay what they are
         low, high = (
             (low, high) if format_named(multiplying.format).family == "integer" else (_nearest32(low), _nearest32(high))
@@ -143,6 +157,7 @@ def _scaled(multiplying: Multiplying, terms: Terms, place: int) -> Ends:
     known = (ends[0] == ends[1]) & (bits <= _DIGITS)
     steps = 2 - power_of_two(of_a).astype(int) - power_of_two(of_b).astype(int)
     wide = after_roundings(low, high, np.broadcast_to(steps, low.shape))
+    known |= ~np.isfinite(low)
     return np.where(known, low, wide[0]), np.where(known, high, wide[1])
 
 
@@ -163,6 +178,7 @@ def _signed(ends: Ends, scale: F64) -> Ends:
 def _check_range(multiplying: Multiplying, ends: Ends, of_a: F64, of_b: F64) -> None:
     """Raise ``BadInput`` where an association of the products would leave float32's normal numbers."""
     largest = np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+    largest = np.where(np.isfinite(largest), largest, 0.0)  # a fault may overflow; infinity stays what it is
     for one, other in ((of_a, of_b), (largest, of_a), (largest, of_b), (largest, of_a * of_b)):
         size = np.abs(one * other)
         size = size[np.isfinite(size)]  # what is infinite already is beyond all order
