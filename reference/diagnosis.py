@@ -247,7 +247,8 @@ def spread(rows: Rows, most: int) -> Rows:
 def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
     """What a candidate leaves: how many elements the kernel returned otherwise than this fault would.
 
-    None for a fault that cannot be in this call on a cache, converter or product: it would read or write outside, say.
+    None for a fault that cannot be in this call on a cache, converter or product: it would read or write outside, say;
+    and for one before a quantizer, of whose NaN nothing is derived.
     """
     behaviour, got = candidate.behaviour, seen.got
     try:
@@ -255,7 +256,7 @@ def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
         if isinstance(behaviour, Paged) and isinstance(behaviour.contract, KvWrite):
             got = settled(behaviour, seen.x, got, outputs, seen.free)
     except BadInput:
-        if isinstance(behaviour, Paged | Converting | Multiplying | Widening):
+        if isinstance(behaviour, Paged | Converting | Multiplying | Widening) or behaviour.first:
             return None
         raise
     outputs = {name: outputs[name] for name in seen.difference.classes}

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 Name = Literal[
-    "exact", "full", "limit", "beyond", "lost", "scaled", "subnormal", "promoted", "extreme", "noise", "positive", "specials"
+    "exact",
+    "full",
+    "limit",
+    "beyond",
+    "lost",
+    "scaled",
+    "subnormal",
+    "promoted",
+    "extreme",
+    "noise",
+    "positive",
+    "specials",
 ]
 #: scales of few bits, none of them 1; powers of two; what checkpoints have, of up to 24 bits
 _ODD = (1.5, 0.625, 3.0, 0.875, 1.25, 2.5, 1.75)

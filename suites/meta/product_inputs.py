@@ -11,8 +11,8 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.product import Operand, Product
 from narrowgauge.suites.meta import second_readers
+from narrowgauge.suites.meta.second_catalogue import SHAPES
 from narrowgauge.suites.meta.second_derivation import LAYOUTS, Number, cast_bound, decode
-from narrowgauge.suites.meta.second_matrices import SHAPES
 from narrowgauge.suites.meta.second_recipes import rule_of
 
 

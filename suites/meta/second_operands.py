@@ -18,9 +18,9 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.product import Operand
 from narrowgauge.suites.meta import second_readers
+from narrowgauge.suites.meta.second_catalogue import SHAPES
 from narrowgauge.suites.meta.second_derivation import LAYOUTS, Number, cast_bound, decode
 from narrowgauge.suites.meta.second_layouts import SECOND
-from narrowgauge.suites.meta.second_matrices import SHAPES
 from narrowgauge.suites.meta.second_recipes import rule_of
 
 #: a finite number; or an infinity or a NaN
@@ -46,10 +46,10 @@ def real(found: Number) -> Real:
 
 
 def finite(code: int, format: str) -> Fraction:
-    """Of a code that is a number. Raises ``ValueError`` for others."""
+    """Of a code that must be a number. Raises ``ValueError`` for others."""
     found = number(code, format)
     if isinstance(found, float):
-        raise ValueError(f"code {code:#x} of {format} is {found}; scales must be numbers")
+        raise ValueError(f"code {code:#x} of {format} is {found}; expected a number")
     return found
 
 
@@ -89,7 +89,7 @@ class Row:
     """K numbers that enter the product, and what each is still to be multiplied by."""
 
     values: list[Real]
-    scales: list[Fraction]
+    scales: list[Real]  #: E8M0 has a NaN
 
 
 class Side:
@@ -102,6 +102,7 @@ class Side:
         self, operand: Operand, name: str, stored: Stored, inputs: Inputs, experts: int = 1, rounding: str = ""
     ) -> None:
         self.operand, self.stored, self.rounding = operand, stored, rounding
+        self.read: dict[int, Row] = {}
         self.rows, self.depth = stored.shape if operand.by_rows else stored.shape[::-1]
         self.format = operand.enters or stored.format
         self.index = inputs.get(f"{name}_group_index")
@@ -155,7 +156,12 @@ class Side:
         return finite(int(self.own["global_scale"].data.ravel()[0]), "float32")
 
     def row(self, i: int) -> Row:
-        """One row of a, or one of b as [N, K]."""
+        """One row of a, or one of b as [N, K]; read once."""
+        if i not in self.read:
+            self.read[i] = self._row(i)
+        return self.read[i]
+
+    def _row(self, i: int) -> Row:
         places = [(i, k) if self.operand.by_rows else (k, i) for k in range(self.depth)]
         if not self.operand.recipe:
             values = [number(self.stored.at(p), self.stored.format) for p in places]
@@ -170,8 +176,8 @@ class Side:
             return int(self.index.data.ravel()[place[0]]), place[1] // self.block[1]
         return place[0] // self.block[0], place[1] // self.block[1]
 
-    def _scale(self, block: Place) -> Fraction:
-        return finite(int(self.own["scale"].data[block]), self.own["scale"].format)
+    def _scale(self, block: Place) -> Real:
+        return number(int(self.own["scale"].data[block]), self.own["scale"].format)
 
     def _counted(self, place: Place) -> Real:
         """A code less its zero point, in its units."""

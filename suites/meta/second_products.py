@@ -2,7 +2,7 @@
 """The second derivation of products of matrices: exact fractions, and what right machines may make of them.
 
 Written from contracts/product.py, the facts on matrix units and on engines, and vLLM's sources, by somebody who has
-not seen reference/matmul. ``exact`` is the definition; ``possible`` draws one right computation; ``allowance`` bounds
+not seen reference/matmul. ``exact`` is the definition; ``possible`` draws one right computation; second_reach bounds
 all of them.
 """
 
@@ -29,9 +29,9 @@ from narrowgauge.suites.meta.second_operands import (
     number,
 )
 from narrowgauge.suites.meta.second_recipes import rule_of
-from narrowgauge.suites.meta.second_sums import FINEST, Term, Way, rounded, summed
+from narrowgauge.suites.meta.second_sums import Term, Way, rounded, summed
 
-_U, _ONE, _TF32 = Fraction(1, 1 << 24), Fraction(1), Fraction(1, 1 << 10)
+_ONE = Fraction(1)
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,17 @@ class Element:
     a: Row
     b: Row
     bias: Real
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of it are numbers."""
+        parts = (*self.a.values, *self.b.values, *self.a.scales, *self.b.scales, self.bias)
+        return not any(isinstance(x, float) for x in parts)
+
+    @property
+    def scales(self) -> list[tuple[Fraction, Fraction]]:
+        """Of each product, where all are numbers."""
+        return [(Fraction(s), Fraction(t)) for s, t in zip(self.a.scales, self.b.scales, strict=True)]
 
 
 def made(product: Product, source: str, out: str, inputs: Inputs, rounding: str = "") -> Made:
@@ -114,13 +125,13 @@ def exact(product: Product, source: str, out: str, inputs: Inputs) -> list[list[
 def exact_at(m: Made, place: Place) -> Real:
     """One element."""
     of = element(m, place)
-    return Fraction(0) if of is None else _sum_of(m, of, of.bias)
+    return Fraction(0) if of is None else sum_of(m, of, of.bias)
 
 
-def _sum_of(m: Made, of: Element, bias: Real) -> Real:
+def sum_of(m: Made, of: Element, bias: Real) -> Real:
     parts = zip(of.a.values, of.b.values, of.a.scales, of.b.scales, strict=True)
-    terms = [_times(_times(p, q), s * t) for p, q, s, t in parts]
-    return _plus([*(_times(t, m.alpha) for t in terms), bias])
+    terms = [_times(_times(p, q), _times(s, t)) for p, q, s, t in parts]
+    return plus([*(_times(t, m.alpha) for t in terms), bias])
 
 
 def once(m: Made, place: Place) -> int:
@@ -129,9 +140,9 @@ def once(m: Made, place: Place) -> int:
     if of is None:
         return 0
     if m.product.bias != "narrow":
-        return code(_sum_of(m, of, of.bias), m.out)
-    before = code(_sum_of(m, of, Fraction(0)), m.out)
-    return code(_plus([number(before, m.out), of.bias]), m.out)
+        return code(sum_of(m, of, of.bias), m.out)
+    before = code(sum_of(m, of, Fraction(0)), m.out)
+    return code(plus([number(before, m.out), of.bias]), m.out)
 
 
 def _times(x: Real, y: Real) -> Real:
@@ -145,7 +156,7 @@ def _as_float(x: Real) -> float:
     return x if isinstance(x, float) else float((x > 0) - (x < 0))
 
 
-def _plus(terms: Sequence[Real]) -> Real:
+def plus(terms: Sequence[Real]) -> Real:
     strange = [t for t in terms if isinstance(t, float)]
     if strange:
         return sum(strange)
@@ -174,27 +185,27 @@ def possible_at(m: Made, place: Place, way: Way, rng: Random) -> int | None:
     of = element(m, place)
     if of is None:
         return 0
-    if any(isinstance(x, float) for x in (*of.a.values, *of.b.values, of.bias)):
+    if not of.finite:
         return None
     last = (_ONE, _ONE)
     if m.product.scaled == "unit" and not way.piece:  # scales are exponents and significands of the products
-        total = summed(_scaled(_terms(m, of), of), way, rng)
+        total = summed(_scaled(terms_of(m, of), of), way, rng)
     elif m.product.scaled in ("unit", "stretches"):  # a machine without such a unit scales stretches
         total = _stretched(m, of, way, rng)
     else:
-        total = _all(m, _terms(m, of), way, rng)
-        last = (of.a.scales[0], of.b.scales[0]) if of.a.scales else last
-    return None if abs(total) >= 1 << 128 else _finished(m, total, last, of.bias, way)
+        total = _all(m, terms_of(m, of), way, rng)
+        last = of.scales[0] if of.a.scales else last
+    return None if abs(total) >= 1 << 128 else finished(m, total, last, of.bias, way)
 
 
-def _terms(m: Made, of: Element, run: slice = slice(None)) -> list[Term]:
+def terms_of(m: Made, of: Element, run: slice = slice(None)) -> list[Term]:
     pairs = zip(of.a.values[run], of.b.values[run], strict=True)
-    return [Term(p * q, exponent(p, m.a.format) + exponent(q, m.b.format)) for p, q in pairs]
+    return [Term(Fraction(p) * Fraction(q), exponent(p, m.a.format) + exponent(q, m.b.format)) for p, q in pairs]
 
 
 def _scaled(terms: Sequence[Term], of: Element) -> list[Term]:
     """Every product times both scales, exactly; exponents add."""
-    scales = [s * t for s, t in zip(of.a.scales, of.b.scales, strict=True)]
+    scales = [s * t for s, t in of.scales]
     return [Term(t.value * s, t.exponent + exponent(s, "float64")) for t, s in zip(terms, scales, strict=True)]
 
 
@@ -218,15 +229,15 @@ def _runs(m: Made, way: Way) -> list[slice]:
 
 def _stretched(m: Made, of: Element, way: Way, rng: Random) -> Fraction:
     """Sums of stretches, each scaled in float32, added up in float32 in any order, in parts."""
-    order = _runs(m, way)
+    order, scales = _runs(m, way), of.scales
     if way.shuffled:
         rng.shuffle(order)
     each, total = -(-len(order) // way.parts) or 1, Fraction(0)
     for start in range(0, len(order), each):
         part = Fraction(0)
         for run in order[start : start + each]:
-            found = _all(m, _terms(m, of, run), way, rng)
-            part = _scaled_sum(found, of.a.scales[run][0], of.b.scales[run][0], part, way)
+            found = _all(m, terms_of(m, of, run), way, rng)
+            part = _scaled_sum(found, *scales[run.start], part, way)
         total = rounded(total + part)
     return total
 
@@ -241,14 +252,14 @@ def _scaled_sum(x: Fraction, s: Fraction, t: Fraction, more: Fraction, way: Way)
     return rounded((product if way.contracted else rounded(product)) + more)
 
 
-def _finished(m: Made, total: Fraction, last: tuple[Fraction, Fraction], bias: Real, way: Way) -> int:
+def finished(m: Made, total: Fraction, last: tuple[Fraction, Fraction], bias: Real, way: Way) -> int:
     """Scales of the whole, the factors of tensors, a bias, one rounding to the result's format."""
     assert isinstance(bias, Fraction)
     if m.alpha != 1:
         total = _scaled_sum(total, _alpha(m, way), _ONE, Fraction(0), way)
     if m.product.bias != "narrow":
         return code(_scaled_sum(total, *last, bias, way), m.out)
-    return code(_plus([number(code(_scaled_sum(total, *last, Fraction(0), way), m.out), m.out), bias]), m.out)
+    return code(plus([number(code(_scaled_sum(total, *last, Fraction(0), way), m.out), m.out), bias]), m.out)
 
 
 def _alpha(m: Made, way: Way) -> Fraction:
@@ -256,53 +267,3 @@ def _alpha(m: Made, way: Way) -> Fraction:
     if m.a.inverse is not None and m.b.inverse is not None and way.association == 1:
         return rounded(1 / rounded(m.a.inverse * m.b.inverse))
     return rounded(rounded(m.a.overall) * rounded(m.b.overall))
-
-
-# ---------------- how far they may be off
-
-
-def allowance(m: Made, place: Place, narrow: bool = False) -> Fraction:
-    """An upper bound on |what a right machine has before its last rounding − exact|, for ways of ``second_sums``.
-
-    Scales, and products of scales, are normal numbers. Proof, with u = 2^-24, P the sum of |products|, each with its
-    scales, B the bias' size, k products; parts ≤ 3, windows of at least 32, pieces of at least 16.
-
-    * A chain or tree of nearest float32 takes a product through at most one rounding of its own and k − 1 additions:
-      (1 + u)^k − 1 of P. Adding zero is exact.
-    * A fused add of t products and what was there drops less than 2^(e−F) of each of t + 1 numbers (toward zero), where
-      2^e ≤ the largest of them ≤ P, and less than 2^-(bits−1) of the sum; nothing grows, so every partial sum stays
-      below P. Over n adds that is ((k + n) 2^-F + n 2^-(bits−1)) P, with n ≤ k/L and one more for each part, window and
-      piece. With F ≥ 23, L ≥ 4 and 24 bits: (k + 2n) 2u. CDNA3's is below that: F = 24 for k + n numbers, and 2^-31
-      and u for each add.
-    * Subnormal operands have exponents above their own: the first part of the fused bound holds with the sum of
-      2^(ea+eb) in place of P.
-    * A plain number becomes one of its two neighbours in tfloat32, both less than 2^-10 of it away: off from the exact
-      product of numbers that are not rounded (``rounding`` "none") by less than (1 + 2^-10)² − 1 of P.
-    * Parts, windows and pieces are added up in float32: one rounding for each.
-    * A scale, or the product of two, is one rounding each: 2. Both tensors' factors: 3, and one to multiply. A bias: 1.
-      An int32 that becomes float32: 1.
-    * A float32 below 2^-126 is off by at most 2^-150: one for each operation, times the scales that follow it.
-    """
-    of = element(m, place)
-    if of is None:
-        return Fraction(0)
-    assert isinstance(of.bias, Fraction)
-    factors = [abs(s * t * m.alpha) for s, t in zip(of.a.scales, of.b.scales, strict=True)]
-    terms = list(zip(_terms(m, of), factors, strict=True))
-    size = sum((abs(t.value) * f for t, f in terms), Fraction(0))
-    high = sum((Fraction(2) ** t.exponent * f for t, f in terms if t.value), Fraction(0))
-    k, off, adds = len(terms), Fraction(0), 0
-    if not m.integers:
-        pieces = m.product.scaled in ("unit", "stretches")
-        cuts = len(set(zip(m.a.blocks, m.b.blocks, strict=True))) + -(-k // 16) if pieces else 0
-        adds = 3 + -(-k // 32) + cuts
-        n = (-(-k // 16) if narrow else -(-k // 4)) + adds
-        step = Fraction(1, 1 << 13) if narrow else 2 * _U
-        off = (k + n) * step * max(high, size) + n * step * size
-    if m.product.scaled == "operands" and "tfloat32" in (m.a.format, m.b.format):
-        off += size * ((1 + _TF32) ** 2 - 1)
-    roundings = adds + 2 + m.integers + 4 * (m.alpha != 1) + bool(m.product.bias)
-    grown = (1 + _U) ** roundings - 1
-    least = Fraction(2) ** (FINEST - 1 + 10 * narrow)  # 13 bits below 2^-126 end 10 bits earlier
-    small = (2 * k + 4 * adds + 16) * least * max([_ONE, *factors])
-    return off * (1 + grown) + (size + abs(of.bias) + small) * grown + small

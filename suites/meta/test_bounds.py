@@ -186,7 +186,8 @@ def test_a_known_order_has_a_sharper_bound(name: str, way: str, length: int) -> 
     assert max(sharper) < 1, sharper
     assert max(near) > 0.1, near
     worst = _adversarial(name, format_name, 64)
-    bound = error_in_order(accumulator_named(name), *(values(x) for x in worst.coded()), length)
+    a, b = (values(x) for x in worst.coded())
+    bound = error_in_order(accumulator_named(name), a, b, length)
     errors = _errors(worst, second.WAYS[name][way])
     assert not _exceeded(errors, bound)
     assert float(abs(errors[0, 0])) > 0.7 * bound[0, 0]

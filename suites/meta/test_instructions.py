@@ -149,6 +149,7 @@ def test_fp8_that_is_converted_is_told(target: str, source: str, opcode: str, sa
     claim = Claim(Matmul("vllm.fp8_tensor", "float32"), source, "bfloat16")
     found = findings(code_of(target, [launched(f"\t{opcode} a, b\n")]), multiplying_of(claim))
     assert [said in one.text for one in found if one.name == "converted"] == ([True] if said else [])
+    assert not any(one.contradicts for one in found)
 
 
 def test_sums_in_float16_are_told() -> None:

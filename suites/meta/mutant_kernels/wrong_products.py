@@ -205,7 +205,7 @@ def product_subnormals_flushed(x, format, b):
 
 @kernel(TENSOR, WIDE, E4)
 def product_nan_as_480(x, format, b, a_scale, b_scale):
-    """NaN codes are read as the number behind 448: triton's interpreter decodes 0x7F to 480."""
+    """NaN codes are read as the number behind 448: triton#11897 (the interpreter keeps no NaN: 0x7F is 480)."""
     read = [torch.where(m.float().isnan(), 480.0, m.float()) for m in (x, b)]
     return out(dot(*read) * a_scale * b_scale, format)
 
