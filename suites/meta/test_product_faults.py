@@ -34,7 +34,7 @@ LOOKED_FOR = {
         first_scales_for_all last_scales_for_all one_scale_for_two_blocks scales_of_half_blocks scales_of_the_next_block
         scales_one_block_late tail_by_the_scale_before weight_scales_transposed""",
     ("matmul/vllm.fp8_tensor+float32/float8_e4m3fn/bfloat16", "exact"): "tensor_scale_taken_for_rows",
-    ("matmul/vllm.fp8_tensor+promoted_128/float8_e4m3fn/float32", "noise"): "promotion_missing",
+    ("matmul/vllm.fp8_tensor+promoted_128/float8_e4m3fn/float32", "promoted"): "promotion_missing",
     ("matmul/plain.matmul/bfloat16/bfloat16", "specials"): "zeros_skipped bit_patterns_multiplied",
     ("matmul/plain.matmul/float16/float16", "subnormal"): "subnormal_operands_flushed",
     ("matmul/plain.matmul/float32/float32", "noise"): "operands_in_tfloat32 operands_in_bfloat16 operands_in_float16",
@@ -57,7 +57,9 @@ LOOKED_FOR = {
 }
 #: faults that give the same there
 TOGETHER = {
-    "product.operands_in_tfloat32": {"product.operands_in_float16"},  # of 11 bits both; subnormals would part them
+    # of 11 bits both; numbers below 2^-14 would part them
+    "product.operands_in_tfloat32": {"product.operands_in_float16"},
+    "product.operands_in_float16": {"product.operands_in_tfloat32"},
 }
 
 
