@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -20,11 +19,11 @@ from narrowgauge.reference.faults.registry import fault_named
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.suites.judging import run_cell
 from narrowgauge.suites.meta.marks import needs_torch, needs_triton
+from narrowgauge.suites.meta.wrong_products_table import FOLDER, WRONG
 from narrowgauge.suites.planning import Planned
 
 pytestmark = [pytest.mark.meta, needs_torch]
 
-FOLDER = Path(__file__).absolute().parent / "mutant_kernels"
 #: kernel -> the fault that it is about, and behind a colon the case that shows it, where that is not "exact"
 NUMPY_AND_TORCH = {
     "one_scale_for_a_tile": "product.one_scale_for_two_blocks",
@@ -44,6 +43,7 @@ NUMPY_AND_TORCH = {
     "through_bfloat16": "cast.double_rounding_bfloat16",
     "cut_to_bfloat16": "cast.truncates",
     "in_thirteen_bits": "product.accumulated_in_13_bits:full",
+    "never_promoted": "product.promotion_missing:promoted",
     "blocks_in_thirteen_bits": "product.accumulated_in_13_bits:noise",
     "in_float16": "product.accumulated_in_float16",
     "in_bfloat16": "product.accumulated_in_bfloat16",
@@ -113,8 +113,8 @@ TRITON = {
     "row_sums_of_the_last_tile": "product.row_sums_of_the_last_tile",
     "one_expert_for_a_tile": "product.expert_of_the_tile",
 }
-#: not shown by a smoke case; found by the form of what comes back, whatever its numbers are
-NOT_SHOWN, UNWRITTEN = {"never_promoted"}, {"rows_of_no_expert_unwritten"}
+#: found by the form of what comes back, whatever its numbers are
+UNWRITTEN = {"rows_of_no_expert_unwritten"}
 #: diagnosed in full: by these faults and no other
 IN_FULL = {
     "scales_of_the_other_axis": "product.scales_of_axes_exchanged",
@@ -143,8 +143,6 @@ def _kernels(device: Device, *names: str) -> Iterator[tuple[str, Planned]]:
 def _holds(device: Device, expected_names: dict[str, str], *files: str) -> None:
     seen = set()
     for name, planned in _kernels(device, *files):
-        if name in NOT_SHOWN:
-            continue
         fault, _, case = expected_names.get(name, "").partition(":")
         x = _call(case or "exact", planned.claim)
         found = run_cell(planned, x, explained=name in IN_FULL)
@@ -168,6 +166,11 @@ def _explains(fault: str, planned: Planned, x: Coded, got: dict[str, Coded]) -> 
         if way.bits == 0 and not compare(got, outputs).total:
             return bool(compare({name: value.low for name, value in outputs.items()}, wanted).total)
     return False
+
+
+def test_every_wrong_product_is_named() -> None:
+    known = [*NUMPY_AND_TORCH, *WEIGHTS, *TRITON, *UNWRITTEN]
+    assert sorted(known) == sorted(name.partition("product_")[2] for name in WRONG)
 
 
 @pytest.fixture(scope="module")
