@@ -235,7 +235,8 @@ class Device:
     def _full_environment(self) -> dict[str, str]:
         # Triton 3.9 warns when this is unset and will change its default; state the one that is in force today.
         fusion = os.environ.get("TRITON_DEFAULT_FP_FUSION", "1")
-        return {**os.environ, "TRITON_DEFAULT_FP_FUSION": fusion, **self.environment}
+        # numpy of a child that interprets Triton makes small products: threads of its own only spin
+        return {"OPENBLAS_NUM_THREADS": "1", **os.environ, "TRITON_DEFAULT_FP_FUSION": fusion, **self.environment}
 
     def _arguments(self) -> list[str]:
         return ["--emulate", self.emulates] if self.emulates else []

@@ -208,6 +208,20 @@ def torch_int_mm(x, format, b):
     return torch._int_mm(x.view(torch.int8), turned)[:rows, :columns]
 
 
+@product("torch.int4_cpu", NARROWED, NARROWED)
+def torch_int4_mm_cpu(x, format, b, b_scale):
+    """Codes [K, N], groups of 128 of K; torch takes whole groups, N in multiples of 16, and adds a zero, here 0."""
+    on(x, "cpu", "torch._weight_int4pack_mm_for_cpu is the CPU's alone")
+    depth, columns = b.shape
+    x = torch.nn.functional.pad(x, (0, -depth % 128))
+    codes = b.view(torch.uint8).to(torch.int32)
+    wide = torch.nn.functional.pad(codes, (0, -columns % 16, 0, -depth % 128), value=8)
+    scales = torch.nn.functional.pad(b_scale, (0, -columns % 16))
+    both = torch.stack([scales, torch.zeros_like(scales)], -1)
+    packed = torch._convert_weight_to_int4pack_for_cpu(wide.T.contiguous(), 1)
+    return torch._weight_int4pack_mm_for_cpu(x, packed, 128, both)[:, :columns]
+
+
 @product("vllm.moe", NARROWED, NARROWED)
 def torch_grouped_mm(x, format, b, experts, expert_count):
     """Rows are sorted by expert, and put back; rows of no expert stay zeros."""

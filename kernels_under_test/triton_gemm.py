@@ -24,8 +24,10 @@ from narrowgauge.kernels_under_test.triton_steps import bits, over, real
 from narrowgauge.kernels_under_test.triton_tiling import elements_of
 
 #: the most sums of a program each way, and how far it goes along K at once; interpreted, programs are few and large
-TILE, DEEP = (256, 512) if INTERPRETED else (32, 32)
-NATIVE_TILE, NATIVE_DEEP = (256, 512) if INTERPRETED else (64, 128)
+TILE, DEEP = (256, 256) if INTERPRETED else (32, 32)
+NATIVE_TILE, NATIVE_DEEP = 64, 128
+#: where K is split: interpreted, these are the products that go through several programs each way
+SPLIT_TILE = 32
 #: the least that a matrix unit takes each way
 LEAST = 16
 
@@ -174,9 +176,10 @@ def row_sums(b):
     return sums
 
 
-def tiles(a, rows, columns, stretches):
+def tiles(a, rows, columns, stretches, parts):
     """ROWS, COLUMNS, DEEP of a product."""
     most, deep = (NATIVE_TILE, NATIVE_DEEP) if a.native else (TILE, DEEP)
+    most, deep = (SPLIT_TILE, min(deep, 64)) if parts > 1 else (most, deep)
     deep = min(deep, a.block_columns) if stretches else deep
     return *(max(LEAST, min(most, triton.next_power_of_2(n))) for n in (rows, columns)), deep
 
@@ -197,7 +200,7 @@ def product(
     out = make((rows, columns), dtype=torch.int16 if to in (1, 2) else torch.int32, device=a.codes.device)
     if not out.numel():
         return out
-    high, wide, deep = tiles(a, rows, columns, stretches)
+    high, wide, deep = tiles(a, rows, columns, stretches, parts)
     lines, experts = (None, None) if of_experts is None else lines_of(of_experts.reshape(-1), high)
     blocks = triton.cdiv(rows, high) if experts is None else experts.numel()
     integers = a.format == "int8"

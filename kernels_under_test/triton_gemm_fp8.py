@@ -65,14 +65,14 @@ def triton_soft_fp8_token_channel_bias(x, format, b, a_scale, b_scale, bias, sou
 
 @soft_product(TOKENS, BFLOAT16, E4M3)
 def triton_soft_fp8_split_k(x, format, b, a_scale, b_scale, source):
-    """Sums of four parts of K, added in order."""
-    return at_the_end(x, b, a_scale, b_scale, format, source, parts=4)
+    """Sums of three parts of K, added in order."""
+    return at_the_end(x, b, a_scale, b_scale, format, source, parts=3)
 
 
 @soft_product(TOKENS, BFLOAT16, E4M3)
 def triton_soft_fp8_split_k_atomic(x, format, b, a_scale, b_scale, source):
-    """Sums of four parts of K, added by whoever is first."""
-    return at_the_end(x, b, a_scale, b_scale, format, source, parts=4, atomic=True)
+    """Sums of three parts of K, added by whoever is first."""
+    return at_the_end(x, b, a_scale, b_scale, format, source, parts=3, atomic=True)
 
 
 @soft_product(BLOCKS, ALL_SOURCES, E4M3)

@@ -178,7 +178,8 @@ class Operand:
         dequantized = self.value is not alone
         code = (SOFT if dequantized else known)[self.format]
         functions = self.load, code, OF_SCALES[self.scale_format], self.value, enters[self.enters]
-        return *functions, self.block_rows, self.block_columns, dequantized, self.zeros
+        rounds = functions[-1] is not as_it_is
+        return *functions, self.block_rows, self.block_columns, dequantized, self.zeros, rounds
 
 
 def patterns(x):
@@ -230,4 +231,6 @@ def tile_of(operand, row, column, mask, FORM: tl.constexpr):
         if operand[6] is not None:
             whole = tl.load(operand[6])
         value = FORM[3](value, scales_of(operand, row, column, mask, FORM), zero, whole)
-    return FORM[4](value)
+    if FORM[9]:
+        value = FORM[4](value)
+    return value

@@ -16,7 +16,7 @@ from narrowgauge.kernels_under_test.triton_gemm import LEAST, End, finish
 from narrowgauge.kernels_under_test.triton_gemm_operands import patterns
 
 #: the most sums of a program each way, and how far it goes along K at once
-TILE, DEEP = (256, 512) if INTERPRETED else (128, 128)
+TILE, DEEP = (256, 64) if INTERPRETED else (128, 128)
 #: how ``tl.dot_scaled`` calls a format, and how many codes are in a byte
 KINDS = {"float8_e4m3fn": ("e4m3", 1), "float4_e2m1fn": ("e2m1", 2)}
 

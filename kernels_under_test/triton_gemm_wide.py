@@ -167,5 +167,5 @@ def triton_native_awq_bfloat16(x, format, b, b_scale, b_zero_point, source):
 
 @soft_product("awq.gemm", FLOAT16, FLOAT16)
 def triton_soft_awq_split_k(x, format, b, b_scale, b_zero_point, source):
-    """Sums of four parts of K in float32, where vLLM keeps float16."""
-    return awq_words(x, b, b_scale, format, source, zero=b_zero_point, parts=4)
+    """Sums of three parts of K in float32, where vLLM keeps float16."""
+    return awq_words(x, b, b_scale, format, source, zero=b_zero_point, parts=3)

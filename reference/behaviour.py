@@ -31,6 +31,7 @@ from narrowgauge.contracts.operations import (
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.product import Operand
 from narrowgauge.contracts.recipe import Blocks, Evidence, Recipe
+from narrowgauge.contracts.wide import Wide
 from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.convert import catalogue
 from narrowgauge.reference.convert.converting import Converting
@@ -71,7 +72,7 @@ class Behaviour:
     received: tuple[Callable[[Coded], Coded], ...] = ()  #: each changes what comes in
     reads: bool = False  #: codes become values, and not values codes
     layouts: tuple[tuple[str, str], ...] = ()  #: name of a buffer, and its packing
-    first: str = ""  #: the operation whose result is quantized
+    first: str | Wide = ""  #: the operation whose result is quantized
 
     @property
     def by_rows(self) -> bool:

@@ -16,13 +16,13 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim, Dequantize, Then
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
-from narrowgauge.contracts.wide import WIDE
+from narrowgauge.contracts.wide import WIDE, Held, Wide
 from narrowgauge.reference.behaviour import recipe_of, resolved
 from narrowgauge.reference.calibrated import global_scale_of
-from narrowgauge.reference.fast_codec import cast, to_float32
-from narrowgauge.reference.form import parts_of
+from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.memory import packings
 from narrowgauge.reference.quantize import amax_of
+from narrowgauge.reference.wide.cases import beside
 from narrowgauge.reference.wide.run import wide_result
 
 F64 = npt.NDArray[np.float64]
@@ -73,13 +73,22 @@ def with_given(claim: Claim, x: Coded, turn: int | None = 0) -> Coded:
         return Input(x.format, x.data, _stored(recipe, x, claim, turn or 0))
     given: dict[str, Coded] = {}
     if isinstance(claim.contract, Then):
-        shape = (1, x.shape[1] // parts_of(claim))
-        given = {name: _weight(shape, claim.source) for name in WIDE[claim.contract.first].given(claim.source)}
+        given = _beside_first(WIDE[claim.contract.first], x)
         seen = wide_result(Input(x.format, x.data, given), claim.contract.first)[1] if recipe.inputs else x
     else:
         seen = x
     given |= _calibrated(recipe, seen, claim.format, turn)
     return Input(x.format, x.data, given) if given else x
+
+
+def _beside_first(wide: Wide, x: Coded) -> dict[str, Coded]:
+    """What an operation before a quantizer is given: weights, or what its own cases give it."""
+    value, columns = decode_values(x), x.shape[1] // wide.parts
+    plain = {held.name: held == Held(held.name, "column") for held in wide.inputs}
+    return {
+        held.name: _weight((1, columns), x.format) if plain[held.name] else beside(held, wide, value, columns, x.format)
+        for held in wide.inputs
+    }
 
 
 def around(grid: tuple[int, ...], numbers: tuple[float, ...], turn: int = 0) -> F64:

@@ -25,6 +25,7 @@ from narrowgauge.reference.kv.cases import call, suited
 from narrowgauge.reference.kv.named import CALLS
 from narrowgauge.reference.landmarks import boundaries, codes_near
 from narrowgauge.reference.matmul import cases as products
+from narrowgauge.reference.matmul.kinds import KINDS
 from narrowgauge.reference.memory import fits
 from narrowgauge.reference.noise import scrambled
 from narrowgauge.reference.wide import cases as wide_cases
@@ -283,7 +284,7 @@ def _product(name: str, shape: products.Shape, about: str, depth: Depth = "smoke
 _PRODUCTS = (
     *(
         _product(kind.name, products.Shape(kind.name, seed=place), kind.about, depth)
-        for place, kind in enumerate(products.KINDS.values())
+        for place, kind in enumerate(KINDS.values())
         for depth in ("standard" if kind.name in ("limit", "lost", "positive") else "smoke",)
     ),
     _product("surrounded", products.Shape("exact", rows=17, seed=20), "NaN around a and b in memory", view="sliced"),

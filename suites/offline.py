@@ -50,7 +50,7 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
         metadata["numbers"] = {name: dict(in_memory(claim, x).numbers) for name, x in cases.items()}
     sent = {name: to_memory(claim, x) for name, x in cases.items()}
     tensors = {
-        f"{name}.{part}": _in_file(value)
+        f"{name}.{part}": in_file(value)
         for name, x in sent.items()
         for part, value in {"x": x, **given_with(x)}.items()
     }
@@ -72,7 +72,7 @@ def _said_of(claim: Claim, x: Coded) -> list[int] | dict[str, Any]:
     return Extent.of(claim, x).as_json if isinstance(claim.contract, OfCache) else list(x.shape)
 
 
-def _in_file(value: Coded) -> Coded:
+def in_file(value: Coded) -> Coded:
     """Codes of fewer than 8 bits, one to a byte, have no dtype of their own in a file: they go as plain bytes."""
     plain = not has_dtype(value.format) and format_named(value.format).storage.itemsize == 1
     return Coded("uint8", value.data) if plain else value

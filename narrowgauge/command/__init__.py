@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from narrowgauge.contracts.errors import Infrastructure, NarrowgaugeError
 from narrowgauge.contracts.verdict import Exit
+from narrowgauge.threads import one_thread
 from narrowgauge.version import __version__
 
 DESCRIPTION = """\
@@ -29,6 +30,7 @@ start here:
   narrowgauge identify torch_eager          which named policy a kernel follows, whatever it claims
   narrowgauge sweep --kernel torch --format float8_e4m3fn
                                             all 2^32 inputs
+  narrowgauge probe --kernel my_gemm.py     what the accumulator of a product of matrices is: bits, order, scales
   narrowgauge cast 500 float8_e4m3fn        one input: what each policy gives, and on whose word
   narrowgauge diff vllm.fp8_per_token_dynamic sglang.fp8_per_token_cta
                                             where two engines' quantizers part, and at which step
@@ -58,8 +60,8 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "inputs", "judge", "identify", "instructions", "sweep", "cast", "diff", "sqnr", "kv", "audit",
-    "lint", "explain", "golden", "bench",
+    "devices", "test", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr", "kv",
+    "audit", "lint", "explain", "golden", "bench",
 )  # fmt: skip
 
 
@@ -94,6 +96,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     # One that is named is loaded alone: all of them take longer to import than most take to run.
     for name in given[:1] if given[:1] and given[0] in SUBCOMMANDS else SUBCOMMANDS:
         importlib.import_module(f"{__name__}.{name}").register(subparsers)
+    one_thread()
     program: list[str] = []
     chosen = subparsers.choices.get(given[0]) if given else None
     if chosen is not None and chosen.get_default("takes_program"):

@@ -11,6 +11,7 @@ from narrowgauge.contracts.errors import NarrowgaugeError
 from narrowgauge.plugin import audits, options, replays
 from narrowgauge.plugin.cells import Bench, bench_of, has_cell
 from narrowgauge.plugin.recording import HANDED, Recorder
+from narrowgauge.threads import one_thread
 
 RECORDER = "narrowgauge-recorder"
 
@@ -20,6 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    one_thread()
     options.load_hypothesis_profile()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config), RECORDER)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from narrowgauge.reference.behaviour import Behaviour
 from narrowgauge.reference.convert.converting import Converting
 from narrowgauge.reference.faults.edits import Edit
 from narrowgauge.reference.faults.lifted import in_conversion
@@ -13,6 +14,7 @@ from narrowgauge.reference.faults.lifted_products import in_product
 from narrowgauge.reference.faults.product_ways import Way, Ways
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.matmul.multiplying import Multiplying
+from narrowgauge.reference.wide.run import resolve_wide
 from narrowgauge.reference.wide.widening import Widening
 
 
@@ -111,10 +113,18 @@ def _only(behaviour: Any) -> Iterator[Way]:
 
 @dataclass(frozen=True)
 class WideFault(_OfKind):
-    """A mistake of a kernel of a wide operation."""
+    """A mistake of a kernel of a wide operation, by itself or before a quantizer."""
 
     across_rows: bool = False
     kind: ClassVar[type] = Widening
+
+    def applied_to(self, behaviour: Any) -> Any:
+        """The faulty behaviour, or None where this fault cannot exist."""
+        if not isinstance(behaviour, Behaviour) or not behaviour.first:
+            return super().applied_to(behaviour)
+        first = resolve_wide(behaviour.first, "Then(...)")
+        made = self.edit(Widening(first, behaviour.source, behaviour.source))
+        return None if made is None else replace(behaviour, first=made.wide)
 
 
 #: of a quantizer, reader or cast; of a kernel on a cache; of a converter; of a product; or of a wide operation

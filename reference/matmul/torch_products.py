@@ -20,6 +20,15 @@ def _scaled(name: str, recipe: str, bias: bool = False) -> Product:
 
 
 TORCH_PRODUCTS = (
+    Product(
+        "torch.int4_cpu",
+        (("bfloat16", "bfloat16"),),
+        Operand(),
+        Operand("vllm.uint4b8_bf16", "uint4", "float32", by_rows=False),
+        "operands",
+        "torch._weight_int4pack_mm_for_cpu of torch 2.13.0 and 2.14.1: (code - 8) times a bfloat16 scale in float32",
+        evidence="measured",
+    ),
     _scaled("torch.scaled_mm_cpu_tensor", "vllm.fp8_static_tensor"),
     _scaled("torch.scaled_mm_cpu_row", "vllm.fp8_static_token"),
     _scaled("torch.scaled_mm_cpu_row_bias", "vllm.fp8_static_token", bias=True),

@@ -72,9 +72,7 @@ def with_specials(result: F64, a: Side, b: Side, c: F64, overflow: bool = False)
 
     ``overflow``: a product past float32's range is infinite, too. float64 holds it.
     """
-    # a product of exponents e and f is below 4 · 2^(e + f)
-    past = overflow and a.exponent.max(initial=NOTHING) + b.exponent.max(initial=NOTHING) + 2 > FLOAT32[1]
-    if not (past or a.special.any() or b.special.any() or not np.isfinite(c).all()):
+    if not (overflow or a.special.any() or b.special.any() or not np.isfinite(c).all()):
         return result
     limit = 2.0 ** FLOAT32[1] if overflow else np.inf
     with np.errstate(invalid="ignore"):
@@ -90,7 +88,8 @@ def with_specials(result: F64, a: Side, b: Side, c: F64, overflow: bool = False)
 class Truncating:
     """T-FDPA, ST-FDPA: every term is cut toward zero to ``fraction`` bits below the largest exponent, summed exactly.
 
-    A term that is zero counts with the exponent ``zero``. The sum is cut toward zero to ``stored`` fraction bits of
+    A term that is zero counts with the exponent ``zero``, which is below that of any other addend: so it counts where
+    the addend is zero, and elsewhere not. The sum is cut toward zero to ``stored`` fraction bits of
     float32, or rounded to the nearest float16. -0 becomes +0; past the range is infinity.
     """
 
@@ -103,8 +102,7 @@ class Truncating:
         return with_specials(self._rounded(self._sum(a, b, np.where(np.isfinite(c), c, 0.0))), a, b, c)
 
     def _sum(self, a: Side, b: Side, c: F64) -> F64:
-        top = np.maximum(largest_exponent(a, b, c), _of_addend(c, self._range[0], NOTHING))
-        top = np.where(a.zero | b.zero | (c == 0), np.maximum(top, self.zero), top)
+        top = np.maximum(largest_exponent(a, b, c), _of_addend(c, self._range[0], self.zero))
         step = power(top - np.int16(self.fraction))
         return (truncated(a, b, step) + np.trunc(c / step)) * step
 

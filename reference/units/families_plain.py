@@ -11,7 +11,7 @@ import numpy as np
 from narrowgauge.reference.units.operands import Side
 from narrowgauge.reference.units.rounding import F64, FLOAT32, nearest, sum_to_odd
 
-_WRAP = 2.0**32
+_LEAST = -(2.0**31)
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ def _fma(a: float, b: float, c: float) -> float:
         return (0.0 if math.isfinite(a) and math.isfinite(b) else a * b) + c
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
-        zeros = (a == 0 or b == 0) and c == 0  # both -0 make -0; any other zero is +0
-        return -0.0 if zeros and math.copysign(1, a) * math.copysign(1, b) < 0 and math.copysign(1, c) < 0 else 0.0
+        return a * b + c  # the product is -c, or both are zeros: nothing is rounded, and the sign is IEEE 754's
     try:
         return exact.numerator / exact.denominator
     except OverflowError:
@@ -66,9 +65,9 @@ class Whole:
         total = np.array(c)
         for one, other in zip(a.value, b.value, strict=True):
             total += one * other
-        return np.clip(total, -_WRAP / 2, _WRAP / 2 - 1) if self.clamps else wrapped(total)
+        return np.clip(total, _LEAST, -1 - _LEAST) if self.clamps else wrapped(total)
 
 
 def wrapped(values: F64) -> F64:
     """Whole numbers as their lower 32 bits read as two's complement."""
-    return np.asarray((values + _WRAP / 2) % _WRAP - _WRAP / 2)
+    return values.astype(np.int64).astype(np.int32).astype(np.float64)

@@ -38,11 +38,6 @@ class Side:
         """The values, zero for those that are not finite."""
         return np.where(self.special, 0.0, self.value) if self.special.any() else self.value
 
-    @cached_property
-    def zero(self) -> Bools:
-        """[…]: whether any of the values along k is zero."""
-        return np.asarray((self.value == 0).any(axis=0))
-
     def cut(self, start: int, stop: int) -> Side:
         """Positions of k from ``start`` to before ``stop``; zeros beyond the last."""
         value, exponent = self.value[start:stop], self.exponent[start:stop]
@@ -60,8 +55,8 @@ class Side:
 
 
 def least_exponent(fmt: Format) -> int:
-    """Exponent of the least normal number, and of all below."""
-    return 1 - fmt.bias
+    """Exponent of the least normal number, and of all below; of a format of exponents alone that of the least."""
+    return -fmt.bias if fmt.family == "exponent" else 1 - fmt.bias
 
 
 def side_of(x: Coded, through: str = "") -> Side:
@@ -96,7 +91,7 @@ def scaled_apart(side: Side, scale: Coded, block: int) -> Side:
     """
     fmt = format_named(scale.format)
     value = np.abs(decode_values(scale).T)
-    exponent = exponents(value, least_exponent(fmt) if fmt.exponent and fmt.signed else -127)
+    exponent = exponents(value, least_exponent(fmt))
     significand = np.where(exponent == NOTHING, value, value / power(np.where(exponent == NOTHING, 0, exponent)))
     each = len(side.value)
     return Side(side.value * np.repeat(significand, block, axis=0)[:each], np.repeat(exponent, block, axis=0)[:each])

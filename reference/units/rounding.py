@@ -68,7 +68,8 @@ def sum_to_odd(terms: Sequence[F64]) -> F64:
     """The exact sum rounded to odd: a later rounding to at most 51 bits gives what one rounding would have given.
 
     Terms are finite, and no sum of theirs overflows. Each pass keeps the sum and moves it upwards, until every
-    part is at most half a last place of the next; then only the sign of all below the top matters.
+    part is at most half a last place of the next; then only the sign of all below the top matters. A zero is -0 only
+    if every term is.
     """
     parts = [np.array(term, np.float64) for term in np.broadcast_arrays(*terms)]
     while True:
@@ -80,7 +81,8 @@ def sum_to_odd(terms: Sequence[F64]) -> F64:
     rest = np.zeros_like(parts[0])
     for part in parts[:-1]:
         rest = rest + part
-    return _odd(parts[-1], rest)
+    minus = np.logical_and.reduce([(term == 0) & np.signbit(term) for term in terms])
+    return np.where(parts[-1] == 0, np.where(minus, -0.0, 0.0), _odd(parts[-1], rest))
 
 
 def _odd(top: F64, rest: F64) -> F64:

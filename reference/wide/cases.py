@@ -165,12 +165,13 @@ def call(name: str, wide: Wide, source: str) -> Input:
 def call_with(value: F64, wide: Wide, source: str) -> Input:
     """A matrix for an operation, in a format, with what is given beside it."""
     columns = value.shape[1] // wide.parts
-    given = {held.name: _beside(held, wide, value, columns, source) for held in wide.inputs}
+    given = {held.name: beside(held, wide, value, columns, source) for held in wide.inputs}
     x = coded(value, source)
     return Input(x.format, x.data, given)
 
 
-def _beside(held: Held, wide: Wide, x: F64, columns: int, source: str) -> Coded:
+def beside(held: Held, wide: Wide, x: F64, columns: int, source: str) -> Coded:
+    """One matrix that is given beside x [rows, n · columns], whose elements these are."""
     shape, fmt = held.shape(x.shape[0], columns, wide.chosen), held.format or source
     if fmt == "int32":
         lengths = np.resize([columns, columns - 1, 1, columns // 2, 2, columns], shape)

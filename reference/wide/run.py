@@ -34,26 +34,26 @@ def resolve_wide(wide: str | Wide, where: str) -> Wide:
     return wide_named(wide, where) if isinstance(wide, str) else wide
 
 
-def quantizable(name: str, where: str) -> Wide:
+def quantizable(first: str | Wide, where: str) -> Wide:
     """An operation that a quantizer can follow. Raises ``BadInput`` for another."""
-    wide = wide_named(name, where)
+    wide = resolve_wide(first, where)
     if not wide.quantizable:
         gives = ", ".join(held.name for held in wide.outputs)
         fit = ", ".join(each for each in WIDE if WIDE[each].quantizable)
-        raise BadInput(f"{where}: {name} gives {gives}; a quantizer takes one matrix, as of {fit}")
+        raise BadInput(f"{where}: {wide.name} gives {gives}; a quantizer takes one matrix, as of {fit}")
     return wide
 
 
-def wide_result(x: Coded, name: str) -> tuple[Coded, Coded]:
+def wide_result(x: Coded, first: str | Wide) -> tuple[Coded, Coded]:
     """The least and the greatest result [rows, columns], in the format of x, that the operation may give before a
     quantizer.
 
     Raises ``BadInput`` for an operation that does not exist, or gives more than one matrix, what is missing beside x,
     NaN or infinity in x, and numbers whose squares float32 does not hold: of these no bound is derived.
     """
-    wide = quantizable(name, "Then(...)")
+    wide = quantizable(first, "Then(...)")
     if not np.isfinite(decode_values(x)).all():
-        raise BadInput(f"{name}: x has elements that are not finite or above 2^40; what they give is not derived")
+        raise BadInput(f"{wide.name}: x has elements that are not finite or above 2^40; what they give is not derived")
     return ends_of(Widening(wide, x.format, x.format), x)[Y]
 
 

@@ -15,6 +15,7 @@ SUBCOMMANDS = (
     "inputs",
     "judge",
     "identify",
+    "probe",
     "sweep",
     "cast",
     "diff",

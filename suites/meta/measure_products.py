@@ -67,10 +67,8 @@ def told(call: Callable[[], str]) -> str:
 
 def matrix(torch: Any, values: Row, rows: int, columns: int, dtype: str) -> Any:
     """All rows alike."""
-    made = torch.zeros(rows, columns, dtype=torch.float64)
-    for place, value in values.items():
-        made[:, place] = value
-    return made.to(getattr(torch, dtype))
+    row = [values.get(place, 0.0) for place in range(columns)]
+    return torch.tensor(row, dtype=torch.float64).expand(rows, columns).to(getattr(torch, dtype)).contiguous()
 
 
 def bits(torch: Any, number: Any) -> int:
@@ -188,6 +186,18 @@ def one_column(torch: Any) -> str:
     return "unwritten" if int(made[0, 0]) == 90 else f"{int(made[0, 0])}"
 
 
+def four_bits(torch: Any) -> str:
+    """7 s - 7 · s of weights 7 and 1 under a scale s of bfloat16, of which 7 s is no bfloat16."""
+    codes = torch.full((32, 128), 8, dtype=torch.int32)
+    codes[:, 0], codes[:, 1] = 15, 9
+    scales = torch.zeros(1, 32, 2, dtype=torch.bfloat16)
+    scales[..., 0] = 1 + 2.0**-7
+    x = matrix(torch, {0: 1.0, 1: -7.0}, 4, 128, "bfloat16")
+    packed = torch._convert_weight_to_int4pack_for_cpu(codes, 1)
+    left = float(torch._weight_int4pack_mm_for_cpu(x, packed, 128, scales)[0, 0])
+    return "weights not rounded" if left == 0 else f"weights rounded: {left:g} is left"
+
+
 def grouped(torch: Any) -> str:
     """Rows of experts, in bfloat16."""
     ends = torch.tensor([2, 5], dtype=torch.int32)
@@ -215,6 +225,7 @@ OTHERS: dict[str, Callable[[Any], str]] = {
     "matmul of e4m3fn, 2^-9 between 256 and -256": of_fp8,
     "_int_mm, 2^17 products of 2^14": whole,
     "_int_mm, K = 1, b transposed": one_column,
+    "_weight_int4pack_mm_for_cpu": four_bits,
     "_grouped_mm, bfloat16": grouped,
     "_scaled_grouped_mm, e4m3fn": scaled_grouped,
     "mm of bfloat16 to float32": to_float32,

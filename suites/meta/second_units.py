@@ -49,9 +49,7 @@ def term(code: int, format: str) -> Term:
     least = layout.finest + layout.mantissa_bits
     if number.kind != "finite":
         return Term(number.kind, number.negative)
-    exponent = least
-    while number.magnitude >= Fraction(2) ** (exponent + 1):
-        exponent += 1
+    exponent = max(least, log2(number.magnitude)) if number.magnitude else least
     return Term("finite", number.negative, number.magnitude / Fraction(2) ** exponent, exponent)
 
 
@@ -107,11 +105,17 @@ def float64(value: Fraction, minus_zero: bool) -> int:
 def coded(found: Term | Fraction, out: str, nan: int, policy: Policy = NEAREST, minus_zero: bool = False) -> int:
     """The code of a sum."""
     if out == "float64":
-        infinity = (0x7FF << 52) + (isinstance(found, Term) and found.minus << 63)
-        return float64(found, minus_zero) if isinstance(found, Fraction) else nan if found.kind == "nan" else infinity
+        if isinstance(found, Fraction):
+            return float64(found, minus_zero)
+        return nan if found.kind == "nan" else (0x7FF << 52) + (int(found.minus) << 63)
     if isinstance(found, Fraction):
         return cast(as_number(found, minus_zero), out, policy)
     return nan if found.kind == "nan" else cast(Number("inf", found.minus, ZERO), out, policy)
+
+
+def plus_zero(code: int, out: str) -> int:
+    """-0 is written as +0."""
+    return 0 if code == LAYOUTS[out].sign_bit else code
 
 
 # --- families --------------------------------------------------------------------------------------------------------
@@ -130,7 +134,7 @@ def t_fdpa(products: Sequence[Term], c: Term, fraction: int, stored: str, zero: 
     total = sum((cut(t.value, top - fraction) for t in terms), ZERO)
     if stored == "rz13" and total:
         total = cut(total, max(log2(total), -126) - 13)
-    return coded(total, out, nan, NEAREST if stored == "rne" else CUT)
+    return plus_zero(coded(total, out, nan, NEAREST if stored == "rne" else CUT), out)
 
 
 def two_hmma(products: Sequence[Term], c: Term, stored: str, zero: int) -> int:
@@ -203,7 +207,8 @@ def group_dot(
         terms.append(sum((p.value for p in each), ZERO) * scale.significand * Fraction(2) ** scale.exponent)
         tops.append(zero if scale.nothing or all(p.nothing for p in each) else scale.exponent)
     top = max(tops)
-    return coded(sum((cut(t, top - fraction) for t in terms), ZERO), "float32", 0x7FFFFFFF, CUT)
+    found = coded(sum((cut(t, top - fraction) for t in terms), ZERO), "float32", 0x7FFFFFFF, CUT)
+    return plus_zero(found, "float32")
 
 
 # --- units -----------------------------------------------------------------------------------------------------------

@@ -149,6 +149,7 @@ def test_fp8_that_is_converted_is_told(target: str, source: str, opcode: str, sa
     claim = Claim(Matmul("vllm.fp8_tensor", "float32"), source, "bfloat16")
     found = findings(code_of(target, [launched(f"\t{opcode} a, b\n")]), multiplying_of(claim))
     assert [said in one.text for one in found if one.name == "converted"] == ([True] if said else [])
+    assert not any(one.contradicts for one in found)
 
 
 def test_sums_in_float16_are_told() -> None:
@@ -174,8 +175,8 @@ def test_the_record_says_what_the_facts_say() -> None:
     found = RECORD["found"]
     fast, own = (f"triton_native_fp8_tensor_fast/float8_e4m3{kind}" for kind in ("fn", "fnuz"))
     assert found[f"{fast}/sm_90"]["units"] == ["hopper.qgmma"]
-    assert not found[f"{fast}/sm_90"]["promoted"]
-    assert found["triton_native_fp8_tensor/float8_e4m3fn/sm_90"]["promoted"]
+    assert not found[f"{fast}/sm_90"]["sums_in_loop"]
+    assert found["triton_native_fp8_tensor/float8_e4m3fn/sm_90"]["sums_in_loop"]
     assert found[f"{fast}/gfx942"]["units"] == ["cdna3.mfma"]
     assert found[f"{own}/gfx942"]["units"] == ["cdna3.mfma_fp8"]
     assert found[f"{own}/sm_90"] == "refused"

@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
-from narrowgauge.contracts.coded import Coded
 from narrowgauge.golden import units as golden
 from narrowgauge.golden.families import Family
 from narrowgauge.golden.manifest import VECTORS, load, load_manifest
 from narrowgauge.golden.unit_vectors import VECTORS as NAMED
-from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.units.registry import UNITS, unit_named
 from narrowgauge.reference.units.running import dot
+from narrowgauge.suites.meta.mutation import mutants
+from narrowgauge.suites.meta.unit_killer import COUNT, SEED, agrees, right
+from narrowgauge.suites.meta.unit_mutants import (
+    EQUIVALENT,
+    MODULES,
+    changes,
+    name_of,
+    other_units,
+    survives,
+    without_effect,
+)
 from narrowgauge.suites.meta.unit_sets import Dots, cases, distinct, drawn, golden_dots
 
 pytestmark = pytest.mark.meta
 
-#: drawn dot products of each unit and format
-COUNT = 12
 DRAWN = [(unit.name, fmt, scale) for unit in distinct() for fmt, scale in cases(unit)]
 FILES = list(golden.families())
 
 
 def assert_same(dots: Dots) -> None:
-    """Equal codes; where a unit's NaN is not known, any NaN."""
     unit = unit_named(dots.unit)
     got = dot(unit, *dots.given)
-    differs = got.data != dots.want
-    if not unit.known_nan and unit.out != "int32":
-        differs &= ~(np.isnan(decode_values(got)) & np.isnan(decode_values(Coded(unit.out, dots.want))))
-    where = np.flatnonzero(differs)
-    assert where.size == 0, [(int(i), hex(int(got.data[i])), hex(int(dots.want[i]))) for i in where[:3]]
+    where = np.flatnonzero(got.data != dots.want)[:3]
+    assert agrees(got, dots, unit.known_nan), [(int(i), hex(int(got.data[i])), hex(int(dots.want[i]))) for i in where]
 
 
 @pytest.mark.parametrize(("name", "fmt", "scale"), DRAWN)
 def test_drawn_dots_agree_with_exact_fractions(name: str, fmt: str, scale: str) -> None:
-    assert_same(drawn(unit_named(name), fmt, COUNT, seed=101, scale=scale))
+    assert_same(drawn(unit_named(name), fmt, COUNT, seed=SEED, scale=scale))
 
 
 @pytest.mark.parametrize(
@@ -166,3 +171,31 @@ def test_values_that_others_computed(name: str, fmt: str) -> None:
     row = golden.vectors_of(rule, vector.out).index(vector)
     for code, units in TABLE[name, fmt].items():
         assert {unit: hex(int(made[unit].data[row])) for unit in units} == dict.fromkeys(units, hex(code))
+
+
+# --- mutants ---------------------------------------------------------------------------------------------------------
+
+
+def test_other_parameters_are_noticed() -> None:
+    """Each parameter of each unit, one up and one down; where none notices, the reason says why none can."""
+    wrong = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for unit in distinct():
+            for what, other in other_units(unit):
+                if right(other, unit.name) != bool(without_effect(unit, what)):
+                    wrong.append((unit.name, what))
+    assert wrong == []
+
+
+def test_changes_that_nobody_can_notice_still_exist() -> None:
+    """A stale entry would excuse something else later."""
+    made = {name_of(mutant) for module in MODULES for mutant in mutants(module)}
+    assert EQUIVALENT - made == set()
+
+
+def test_some_changes_of_the_code_are_noticed() -> None:
+    """A few of all, which ``python -m narrowgauge.suites.meta.unit_mutants`` tries."""
+    made = list(changes())
+    assert len(made) > 200
+    assert [str(mutant) for mutant in made[7 :: len(made) // 5] if survives(mutant)] == []

@@ -288,6 +288,21 @@ def test_a_wrong_fused_kernel_is_named(claim: str, fault: str) -> None:
     assert fault in verdict.explanations[0].faults
 
 
+@pytest.mark.parametrize(("claim", "fault"), [
+    ("then/rms_norm+vllm.fp8_per_token_dynamic/bfloat16/float8_e4m3fn", "wide.weight_missing"),
+    ("then/rms_norm+vllm.fp8_group/float32/float8_e4m3fn", "wide.sum_for_mean"),
+    ("then/silu_mul+vllm.fp8_group/float32/float8_e4m3fn", "wide.gate_and_up_swapped"),
+])  # fmt: skip
+def test_what_is_wrong_before_the_quantizer_is_named(claim: str, fault: str) -> None:
+    asks = Claim.parse(claim)
+    x, wrong = cases_for(asks, "smoke")["noise"], fault_named(fault).applied_to(behaviour_of(asks))
+    assert wrong is not None
+    verdict = judge(asks, x, wrong.run(x))
+    assert verdict.result == "failed"
+    assert fault in verdict.explanations[0].faults
+    assert verdict.explanations[0].left == 0
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 

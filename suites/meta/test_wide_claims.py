@@ -16,15 +16,18 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, WideOp
 from narrowgauge.contracts.serial import contract_from_json, contract_to_json
 from narrowgauge.contracts.wide import WIDE
+from narrowgauge.golden.safetensors_file import write
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.form import shaped
+from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.judge import check_claim, judge
 from narrowgauge.reference.kv.arithmetic import coded
 from narrowgauge.reference.wide.cases import CASES, call
 from narrowgauge.reference.wide.choosing import Choice, chosen_of
 from narrowgauge.reference.wide.ends import Ends, exactly
 from narrowgauge.reference.wide.words import facts_of
+from narrowgauge.suites.offline import judge_files, read_inputs, write_inputs
 
 pytestmark = pytest.mark.meta
 
@@ -58,6 +61,14 @@ def test_a_claim_is_its_text_and_its_data(name: str) -> None:
 def test_a_claim_that_cannot_be_is_refused(text: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         check_claim(Claim.parse(text))
+
+
+@pytest.mark.parametrize("name", [name for name, wide in WIDE.items() if wide.quantizable])
+def test_an_operation_that_gives_one_matrix_stands_before_a_quantizer(name: str) -> None:
+    claim = Claim.parse(f"then/{name}+vllm.fp8_group/bfloat16/float8_e4m3fn")
+    check_claim(claim)
+    for x in cases_for(claim, "smoke").values():
+        assert set(expected(claim, x)) == {"codes", "scale"}
 
 
 def _noise(name: str) -> Input:
@@ -107,6 +118,23 @@ def test_a_wrong_form_is_told() -> None:
     assert judge(ROUTER, x, {**right, "weights": narrow}).malformed == ("weights is bfloat16, want float32",)
 
 
+@pytest.mark.parametrize("text", ["wide/add_rms_norm_float32/bfloat16/bfloat16", "wide/router_sigmoid/float32/float32"])
+def test_a_claim_is_judged_from_files(text: str, tmp_path: Path) -> None:
+    """Another program's outputs: those of the reference pass, and without the residual's lower bits they fail."""
+    claim, inputs, outputs = Claim.parse(text), tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_inputs(claim, "smoke", inputs)
+    _, cases = read_inputs(inputs)
+    answers = {f"{case}.{name}": value.low for case, x in cases.items() for name, value in expected(claim, x).items()}
+    write(outputs, answers, {}, typed=True)
+    assert {judged.row.result for judged in judge_files(inputs, outputs, "mine", "host")} == {"passed"}
+    name = "noise.residual" if "residual" in text or "add" in text else "noise.weights"
+    answers[name] = Coded("float32", answers[name].data & np.uint32(0xFFFF0000))
+    write(outputs, answers, {}, typed=True)
+    found = {judged.row.case: judged.row.result for judged in judge_files(inputs, outputs, "mine", "host")}
+    assert found.pop("noise") == "failed"
+    assert set(found.values()) == {"passed"}
+
+
 def test_a_mismatch_says_where_it_came_from() -> None:
     x = call("specials", WIDE["rms_norm"], "float32")
     right = {name: value.low for name, value in expected(NORM, x).items()}
@@ -148,6 +176,8 @@ def test_equal_numbers_stand_as_the_rule_of_ties_says(ties: str, want: tuple[lis
     for ends in (exact, wide):
         found, _ = chosen_of(Choice(ends, 2, ties, (exact.low,)), ends)
         assert (found.low[0].tolist(), found.high[0].tolist()) == want
+    found, _ = chosen_of(Choice(exact, 2, ties, (np.array([[1.0, 2.0, 3.0, 4.0]]),)), exact)
+    assert (found.low[0].tolist(), found.high[0].tolist()) == want, "equal numbers of unlike elements"
     with pytest.raises(BadInput, match="unknown rule of ties 'first'"):
         chosen_of(Choice(exact, 2, "first", (exact.low,)), exact)
 
