@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from narrowgauge.benchmarks import casts, census, emulator, kv, quantize
+from narrowgauge.benchmarks import casts, census, emulator, kv, quantize, units
 from narrowgauge.benchmarks.paired import Benchmark, Measured, measure
 from narrowgauge.command import bench
 from narrowgauge.contracts.coded import Coded
@@ -29,6 +29,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv, "CASES", ())
     monkeypatch.setattr(quantize, "SIDE", 64)
     monkeypatch.setattr(quantize, "CASES", ())
+    monkeypatch.setattr(units, "CASES", ())
 
 
 def test_ratio_is_theirs_by_ours(monkeypatch: pytest.MonkeyPatch) -> None:

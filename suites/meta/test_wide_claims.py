@@ -176,6 +176,8 @@ def test_equal_numbers_stand_as_the_rule_of_ties_says(ties: str, want: tuple[lis
     for ends in (exact, wide):
         found, _ = chosen_of(Choice(ends, 2, ties, (exact.low,)), ends)
         assert (found.low[0].tolist(), found.high[0].tolist()) == want
+    found, _ = chosen_of(Choice(exact, 2, ties, (np.array([[1.0, 2.0, 3.0, 4.0]]),)), exact)
+    assert (found.low[0].tolist(), found.high[0].tolist()) == want, "equal numbers of unlike elements"
     with pytest.raises(BadInput, match="unknown rule of ties 'first'"):
         chosen_of(Choice(exact, 2, "first", (exact.low,)), exact)
 

@@ -156,6 +156,8 @@ def without_effect(unit: Unit, what: str) -> str:
         return "sums that wrap are exact in any order"
     if word == "through":
         return "fp8 has no bit so low that another exponent of its subnormals would cut it"
+    if word == "wide" and format_named(unit.formats[0]).bits == 8:
+        return "no product of fp8 is so large"
     return "its NaN is not known" if word == "known_nan" and not unit.known_nan else ""
 
 
