@@ -120,7 +120,8 @@ def _spill(tile: int, rows: int) -> Callable[[Interval, Input], Interval]:
     def change(codes: Grid) -> Grid:
         made, columns = codes.copy(), codes.shape[1]
         hit = np.arange(len(codes)) % rows > 0 if rows else np.arange(len(codes)) > 0
-        made[hit, : min(columns, -columns % tile)] = 0
+        over = -columns % tile
+        made[hit, : over if over < columns else 0] = 0
         return made
 
     return lambda found, x: with_codes(found, change)

@@ -116,23 +116,32 @@ def _branch(node: Node, i: int, j: int) -> Node:
 def _read_fine(setting: Setting, answers: Answers, found: Findings) -> list[Finding]:
     root = _tree(setting, answers, "fine", fine(setting))
     if isinstance(root, str):
-        return [Finding("order", "", root, {"varies": root.startswith(VARIES)}), unsaid("fused", root)]
+        varies = {"varies": root.startswith(VARIES)}
+        return [Finding("order", "", root, varies), unsaid("fused", root), unsaid("k_order", root)]
     said, links = shape(root), chain(root)
     bottom = root
     while isinstance(bottom.parts[0], Node):
         bottom = bottom.parts[0]
     met = {str(end): _branch(root, 0, end).size for end in (1, 2, 4, 8, 16, 32)}
     at_once = 1 if links is not None and links.terms == 1 else len(bottom.parts)
-    first = leaves_of(bottom)
-    where = "" if first == list(range(len(first))) else f", the first those at {drawn(bottom).strip('()')}"
-    one = "one product after the other" if at_once == 1 else f"{at_once} products at once{where}"
+    one = "one product after the other" if at_once == 1 else f"{at_once} products at once"
     words = f"{said}" if said != f"chain of {at_once}" else "each result enters the next addition"
     if len(said) > LONGEST:
         said, words = "tree", f"a tree in which those at {drawn(bottom).strip('()')} meet first (--json has all of it)"
     return [
         Finding("order", said, words, {"tree": drawn(root), "met": met}),
         Finding("fused", str(at_once), one),
+        _k_order(root),
     ]
+
+
+def _k_order(root: Node) -> Finding:
+    """In which order places of K enter; of those that are added at once it has no meaning."""
+    entered = leaves_of(root)
+    if entered == sorted(entered):
+        return Finding("k_order", "ascending", "places of K enter in ascending order")
+    shown = " ".join(map(str, entered[:16]))
+    return Finding("k_order", "other", f"places of K enter in the order {shown} …", {"order": entered})
 
 
 def _is_run(places: list[int]) -> bool:
@@ -203,7 +212,7 @@ def _read_reach(setting: Setting, answers: Answers, found: Findings) -> list[Fin
 FINE_PROBE = Probe(
     "order",
     "In which order are products added, and how many at once?",
-    ("order", "fused"),
+    ("order", "fused", "k_order"),
     lambda setting: _rows("fine", fine(setting), setting),
     _read_fine,
 )

@@ -83,7 +83,7 @@ def test_files_tell_the_same(launched: Path, tmp_path: Path, capsys: pytest.Capt
     assert not data["notes"]
     text = said(["probe", "--read", str(launched), str(out)], capsys)
     assert "out on a file, matmul/plain.matmul/float16/float16 23 bits, sums of 64 added up, chain of 1" in text
-    assert "promotion 64: every 64 products the sum is added to another" in text
+    assert "promotion every 64 products the sum is added to another" in text
     assert "not to be seen" in text
     write(out, {name: each for name, each in made.items() if not name.startswith("b")}, {}, typed=False)
     data = as_json(["probe", "--read", str(launched), str(out)], capsys, code=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from narrowgauge.reference.probes.portrait import portrait
@@ -54,6 +56,7 @@ def test_each_unit_has_its_signature(name: str, source: str, out: str) -> None:
     said = {n: found[n].value for n in ("rounding", "order", "subnormals", "range")}
     subnormals = "flushed" if name == "mi250" else "kept"
     assert said == {"rounding": rounding, "order": order, "subnormals": subnormals, "range": "float32"}
+    assert found["k_order"].value == ("other" if name in ("mma.sync fp8",) else "ascending")
     stretch = "32" if name == "mma.sync fp8" else "none"  # its halves are added up in float32
     assert found["promotion"].value == stretch
     assert found["split_k"].value == "none"
@@ -76,6 +79,24 @@ def test_promotion_and_split_k_are_what_the_schedule_says(name: str, source: str
         assert (found["adding"].value, found["apart"].value) == ("nearest_even", "23")
 
 
+def test_an_order_of_k_is_told() -> None:
+    """Pairs whose second product is added first, as AVX-512's vdpbf16ps has it."""
+
+    def total(terms: Sequence[tuple[int, float, float]], k: int) -> int:
+        return Plan(TOYS["fma"]).total(sorted((at ^ 1, x, y) for at, x, y in terms), k)
+
+    found = findings(setting(BF16, F32), answers(setting(BF16, F32), total))
+    assert (found["order"].value, found["k_order"].value) == ("chain of 1", "other")
+    assert "0 1 3 2 5 4 7 6" in found["k_order"].words
+    varying = findings(setting(BF16, F32), {
+        key: value
+        for at, each in enumerate((answers(setting(BF16, F32), total), toy_answers("fma", BF16, F32)))
+        for key, value in each.items()
+        if len(repr(key)) % 2 == at
+    })  # fmt: skip
+    assert not varying["order"].value
+
+
 def test_a_float16_accumulator_is_told() -> None:
     toy = toy_answers("ampere to float16", F16, F16)
     found = findings(setting(F16, F16), toy)
@@ -88,10 +109,10 @@ def test_a_float16_accumulator_is_told() -> None:
     def overflows(out: str, x: int) -> float:
         return rounded_to(out, x)
 
-    def total(terms: object, k: int) -> int:
+    def total(terms: Sequence[tuple[int, float, float]], k: int) -> int:
         """A chain in float16, infinity beyond it: it stays away from 0."""
         held, gone = 0, False
-        for _, x, y in terms:  # type: ignore[attr-defined]
+        for _, x, y in terms:
             held += factor(x) * factor(y)
             held = nearest(held, last(held, 10, -14))
             gone = gone or abs(value(held)) >= 65520

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.kernels import Plugged
+from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
 from narrowgauge.reference.behaviour import claim_on
@@ -20,12 +21,13 @@ from narrowgauge.reference.faults.registry import fault_named
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.suites.judging import run_cell
 from narrowgauge.suites.meta.marks import needs_torch, needs_triton
+from narrowgauge.suites.meta.wrong_products_table import FOLDER, WRONG
 from narrowgauge.suites.planning import Planned
 
 pytestmark = [pytest.mark.meta, needs_torch]
 
-FOLDER = Path(__file__).absolute().parent / "mutant_kernels"
-#: kernel -> the fault that it is about, and behind a colon the case that shows it, where that is not "exact"
+#: kernel -> the fault that it is about, and behind colons the case that shows it, where that is not "exact", and in
+#: which of the kernel's formats
 NUMPY_AND_TORCH = {
     "one_scale_for_a_tile": "product.one_scale_for_two_blocks",
     "first_scales_for_all": "product.first_scales_for_all",
@@ -44,6 +46,7 @@ NUMPY_AND_TORCH = {
     "through_bfloat16": "cast.double_rounding_bfloat16",
     "cut_to_bfloat16": "cast.truncates",
     "in_thirteen_bits": "product.accumulated_in_13_bits:full",
+    "never_promoted": "product.promotion_missing:promoted:float32",
     "blocks_in_thirteen_bits": "product.accumulated_in_13_bits:noise",
     "in_float16": "product.accumulated_in_float16",
     "in_bfloat16": "product.accumulated_in_bfloat16",
@@ -113,8 +116,8 @@ TRITON = {
     "row_sums_of_the_last_tile": "product.row_sums_of_the_last_tile",
     "one_expert_for_a_tile": "product.expert_of_the_tile",
 }
-#: not shown by a smoke case; found by the form of what comes back, whatever its numbers are
-NOT_SHOWN, UNWRITTEN = {"never_promoted"}, {"rows_of_no_expert_unwritten"}
+#: found by the form of what comes back, whatever its numbers are
+UNWRITTEN = {"rows_of_no_expert_unwritten"}
 #: diagnosed in full: by these faults and no other
 IN_FULL = {
     "scales_of_the_other_axis": "product.scales_of_axes_exchanged",
@@ -128,25 +131,23 @@ IN_FULL = {
 
 
 @cache
-def _call(case: str, claim: object) -> Coded:
-    return case_named(case, "matmul").inputs(claim)  # type: ignore[arg-type]
+def _call(case: str, claim: Claim) -> Coded:
+    return case_named(case, "matmul").inputs(claim)
 
 
-def _kernels(device: Device, *names: str) -> Iterator[tuple[str, Planned]]:
-    """Each wrong kernel with its first claim, on the device."""
+def _kernels(device: Device, *names: str) -> Iterator[tuple[str, Plugged]]:
     for name in names:
         for plugged in device.describe(str(FOLDER / f"{name}.py")):
-            claim = claim_on(plugged.kernel.claims[0], device.target)
-            yield plugged.kernel.name.partition("product_")[2], Planned(plugged, claim, "exact", device)
+            yield plugged.kernel.name.partition("product_")[2], plugged
 
 
 def _holds(device: Device, expected_names: dict[str, str], *files: str) -> None:
     seen = set()
-    for name, planned in _kernels(device, *files):
-        if name in NOT_SHOWN:
-            continue
-        fault, _, case = expected_names.get(name, "").partition(":")
-        x = _call(case or "exact", planned.claim)
+    for name, plugged in _kernels(device, *files):
+        fault, case, wanted = (*expected_names.get(name, "").split(":"), "exact", "")[:3]
+        claim = next(each for each in plugged.kernel.claims if wanted in ("", "exact", each.format))
+        planned = Planned(plugged, claim_on(claim, device.target), case, device)
+        x = _call(case, planned.claim)
         found = run_cell(planned, x, explained=name in IN_FULL)
         assert found.row.outcome == "returned", (name, found.message)
         assert found.row.result == "failed", name
@@ -168,6 +169,11 @@ def _explains(fault: str, planned: Planned, x: Coded, got: dict[str, Coded]) -> 
         if way.bits == 0 and not compare(got, outputs).total:
             return bool(compare({name: value.low for name, value in outputs.items()}, wanted).total)
     return False
+
+
+def test_every_wrong_product_is_named() -> None:
+    known = [*NUMPY_AND_TORCH, *WEIGHTS, *TRITON, *UNWRITTEN]
+    assert sorted(known) == sorted(name.partition("product_")[2] for name in WRONG)
 
 
 @pytest.fixture(scope="module")
