@@ -24,10 +24,10 @@ from narrowgauge.kernels_under_test.triton_steps import bits, over, real
 from narrowgauge.kernels_under_test.triton_tiling import elements_of
 
 #: the most sums of a program each way, and how far it goes along K at once; interpreted, programs are few and large
-TILE, DEEP = (256, 256) if INTERPRETED else (32, 32)
-NATIVE_TILE, NATIVE_DEEP = 64, 128
-#: where K is split: interpreted, these are the products that go through several programs each way
-SPLIT_TILE = 32
+TILE, DEEP = ((256, 256), 256) if INTERPRETED else ((32, 32), 32)
+NATIVE_TILE, NATIVE_DEEP = (64, 64), 128
+#: the same where K is split: interpreted, these products go through several programs each way
+SPLIT_TILE, SPLIT_DEEP = ((16, 128), 64) if INTERPRETED else ((32, 32), 32)
 #: the least that a matrix unit takes each way
 LEAST = 16
 
@@ -172,16 +172,17 @@ def row_sums(b):
     """int32 [N] of int8 codes [N, K]."""
     sums = torch.empty(b.shape[0], dtype=torch.int32, device=b.device)
     if b.shape[0]:
-        sums_of_rows[(triton.cdiv(b.shape[0], TILE),)](b, sums, *b.shape, *b.stride(), TILE, DEEP)
+        sums_of_rows[(triton.cdiv(b.shape[0], TILE[0]),)](b, sums, *b.shape, *b.stride(), TILE[0], DEEP)
     return sums
 
 
 def tiles(a, rows, columns, stretches, parts):
     """ROWS, COLUMNS, DEEP of a product."""
-    most, deep = (NATIVE_TILE, NATIVE_DEEP) if a.native else (TILE, DEEP)
-    most, deep = (SPLIT_TILE, min(deep, 64)) if parts > 1 else (most, deep)
+    most, deep = (TILE, DEEP) if parts == 1 else (SPLIT_TILE, SPLIT_DEEP)
+    most, deep = (NATIVE_TILE, NATIVE_DEEP) if a.native else (most, deep)
     deep = min(deep, a.block_columns) if stretches else deep
-    return *(max(LEAST, min(most, triton.next_power_of_2(n))) for n in (rows, columns)), deep
+    sizes = zip(most, (rows, columns), strict=True)
+    return *(max(LEAST, min(one, triton.next_power_of_2(size))) for one, size in sizes), deep
 
 
 def product(
