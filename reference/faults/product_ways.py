@@ -44,7 +44,8 @@ _TOLD = 3
 
 
 def in_words(ways: list[str]) -> str:
-    """The first of several ways, and how many more there are."""
+    """The first of several ways, each once, and how many more there are."""
+    ways = list(dict.fromkeys(ways))
     more = len(ways) - _TOLD
     return " or ".join(ways[:_TOLD]) + (f", or in {more} more ways" if more > 0 else "")
 
