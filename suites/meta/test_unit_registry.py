@@ -90,12 +90,24 @@ def test_an_unknown_unit_is_not_guessed(target: str, fmt: str) -> None:
         (("sm_9", F16, F16, F32), "unknown target with matrix units 'sm_9'; did you mean sm_90"),
         (("sm_90", F16, BF16, F32), "no matrix unit of sm_90 computes float16 × bfloat16 into float32"),
         (("sm_90", "fp7", F16, F32), "unknown format 'fp7'"),
-        (("sm_90", F16, F16, BF16), "into bfloat16"),
+        (("sm_90", F16, F16, BF16), "computes float16 × float16 into bfloat16; name"),
     ],
 )
 def test_what_no_unit_does(asked: tuple[str, str, str, str], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         units_for(*asked)
+
+
+def test_what_no_unit_does_with_scales() -> None:
+    with pytest.raises(BadInput, match="into float32 with scales of float8_e8m0fnu; name"):
+        units_for("sm_90", E4, E4, F32, "float8_e8m0fnu")
+
+
+def test_where_what_is_known_stands() -> None:
+    with pytest.raises(BadInput, match=r"\(rocm-systems #12056, .*\)\. Run 'narrowgauge probe'"):
+        units_for("gfx1151", F16, F16, F32)
+    with pytest.raises(BadInput, match=r"not released\. Run"):
+        units_for("gfx1250", F16, F16, F32)
 
 
 def test_an_unknown_name() -> None:
@@ -146,6 +158,16 @@ def test_schedules_that_are_none(changed: dict[str, Any], said: str) -> None:
 def test_operands_that_do_not_fit(schedule: Schedule, given: dict[str, Coded], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         gemm(schedule, **{"a": drawn(E4, 3, 32, 1), "b": drawn(E4, 2, 32, 2), **given})
+
+
+def test_addends_are_zeros_where_none_are_given() -> None:
+    found = dot(QGMMA, drawn(E4, 3, 32, 1), drawn(E4, 3, 32, 2))
+    assert found.shape == (3,)
+    assert found.data.tolist() == dot(QGMMA, drawn(E4, 3, 32, 1), drawn(E4, 3, 32, 2), _zeros(3)).data.tolist()
+
+
+def _zeros(count: int) -> Coded:
+    return Coded(F32, np.zeros(count, np.uint32))
 
 
 def test_dot_products_that_do_not_fit() -> None:

@@ -25,6 +25,8 @@ IEEE = CastPolicy(overflow="special", infinity="special")
 def codes(values: Any, fmt: str) -> Coded:
     """Codes of numbers that the format holds."""
     wide = np.ascontiguousarray(values, np.float64)
+    if fmt == "float64":
+        return Coded(fmt, wide.view(np.uint64))
     found = cast(Coded("float64", wide.view(np.uint64)), fmt, IEEE)
     np.testing.assert_array_equal(decode_values(found), wide)
     return found
@@ -131,12 +133,13 @@ def test_promotion_keeps_what_the_unit_would_lose(every: int, lost: int) -> None
 
 
 def test_the_order_of_k() -> None:
-    """Of four positions the last comes first: what is small is lost unless it comes first."""
-    unit = unit_named("plain.fma")
-    terms = {0: 2.0**24, 1: -(2.0**24), 3: 1.0, 4: 2.0**24, 5: 1.0, 6: -(2.0**24)}
-    assert one(Schedule(unit), terms, 7, F32) == f32(0.0)
-    assert one(Schedule(unit, k_order=(0, 1, 3, 2)), terms, 7, F32) == f32(0.0)
-    assert one(Schedule(unit, k_order=(3, 2, 1, 0)), {0: 1.0, 1: -(2.0**24), 2: 2.0**24, 4: 1.0}, 5, F32) == f32(2.0)
+    """2^24, 1 and -2^24: the 1 is lost unless it comes last. A last period that is not whole ascends."""
+    unit, terms = unit_named("plain.fma"), {0: 2.0**24, 1: 1.0, 2: -(2.0**24)}
+    assert one(Schedule(unit), terms, 3, F32) == f32(0.0)
+    assert one(Schedule(unit, k_order=(0, 2, 1)), terms, 3, F32) == f32(1.0)
+    late = {3 + k: value for k, value in terms.items()}
+    assert one(Schedule(unit, k_order=(0, 2, 1)), late, 6, F32) == f32(1.0)
+    assert one(Schedule(unit, k_order=(3, 2, 1, 0)), late, 6, F32) == f32(0.0)
 
 
 def test_splits_of_k() -> None:
@@ -147,9 +150,26 @@ def test_splits_of_k() -> None:
     assert one(Schedule(unit, split_k=4), terms, 64) == f32(0.0)
     assert one(Schedule(unit, split_k=4, reduce="pairs"), terms, 64) == f32(1.0)
     assert one(Schedule(unit, split_k=2), terms, 64) == f32(1.0)
+    assert one(Schedule(unit, split_k=3, reduce="pairs"), {0: 1.0, 16: 2.0, 32: 4.0}, 48) == f32(7.0)
     narrow = Schedule(unit, split_k=2, reduce_format=BF16)
     assert one(narrow, {0: 256.0, 1: 1.0, 32: 1.0}, 64) == f32(256.0)
     assert one(Schedule(unit, split_k=2), {0: 256.0, 1: 1.0, 32: 1.0}, 64) == f32(258.0)
+
+
+def test_a_split_does_not_cut_a_stretch() -> None:
+    """96 in two parts are 64 and 32 where 32 are promoted at once: 40 and 50 are of one stretch."""
+    schedule = Schedule(unit_named("hopper.qgmma"), promote_every=32, split_k=2)
+    a, b = row(E4, 96, {40: 1.0, 50: 2.0**-8}), row(E4, 96, {40: 1.0, 50: 2.0**-8})
+    assert gemm(schedule, a, b).data.tolist() == [[ONE]]
+
+
+def test_a_nan_has_the_code_of_the_unit() -> None:
+    assert one(Schedule(UNIT), {0: np.inf, 1: -np.inf}, 16) == 0x7FFFFFFF
+
+
+def test_float64_is_left_alone() -> None:
+    found = gemm(Schedule(unit_named("nvidia.dmma")), row("float64", 3, {0: 2.0**60, 1: 1.0}), ones("float64", 3))
+    assert decode_values(found).tolist() == [[2.0**60]]
 
 
 def test_an_addend_enters_once() -> None:
@@ -218,3 +238,7 @@ def test_whole_numbers_are_scaled_in_float32() -> None:
     schedule = Schedule(unit_named("nvidia.imma"), scaled="sum")
     scales = {"a_scale": pattern(f32(0.5)), "b_scale": pattern(f32(0.25))}
     assert one(schedule, {0: 100.0, 1: 27.0}, 32, "int8", **scales) == f32(127 / 8)
+    # 2^24 + 1 is rounded before it is multiplied by 3
+    a = codes([[127.0] * 1040 + [24.0, 9.0]], "int8")
+    b = codes([[127.0] * 1041 + [1.0]], "int8")
+    assert gemm(schedule, a, b, None, pattern(f32(3.0)), pattern(ONE)).data.tolist() == [[f32(3 * 2.0**24)]]
