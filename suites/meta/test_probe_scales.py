@@ -11,7 +11,7 @@ from narrowgauge.reference.matmul.call import check_call
 from narrowgauge.reference.probes import scales
 from narrowgauge.reference.probes.calls import call_of, product_of, setting_of
 from narrowgauge.reference.probes.portrait import portrait
-from narrowgauge.reference.probes.rows import sheets
+from narrowgauge.reference.probes.rows import Key, sheets
 from narrowgauge.reference.probes.scale_rows import LAUNCHES, telling
 from narrowgauge.reference.probes.setting import Setting, Side
 from narrowgauge.suites.meta.probe_sets import BF16, E4M3, F32, scaled_answers
@@ -99,7 +99,7 @@ def test_sheets_are_calls_of_which_the_reference_says_the_same(text: str) -> Non
     rows = {("scales", *key): row for key, row in scales.PROBE.rows(setting).items() if key[0] == "reach"}
     if not rows:
         rows = {("scales", *key): row for key, row in list(scales.PROBE.rows(setting).items())[:1]}
-    got = {}
+    got: dict[Key, float] = {}
     for sheet in sheets(setting, rows):
         x = call_of(claim, sheet)
         check_call(product_of(claim), claim.source, claim.format, x)
