@@ -156,7 +156,7 @@ VECTORS: tuple[Vector, ...] = (
     Vector("wide_minus_zero", ("float64",), _at(-0.0, *range(SIZE)), "the same", -0.0, "float64"),
     Vector("wide_cancelled", ("float64",), _at(1.0, 0), "a zero that is a difference", -1.0, "float64"),
     Vector("wide_overflow", ("float64",), _at(-p(1023), 0, y=2.0), "past the range", 0.0, "float64"),
-    Vector("wide_product", BRAIN, ((0, p(64), p(64)), (1, -p(64), p(64))), "products past float32's range"),
+    Vector("wide_product", (*BRAIN, *SINGLE), ((0, p(64), p(64)), (1, -p(64), p(64))), "products past float32's range"),
     Vector("overflow", BRAIN, ((0, p(100), p(3)),), "half a last place above the largest: cut, or infinity", _LARGEST),
     Vector("addend_alone", E4, (), "an addend of 14 bits through 13, all products 0", 1 + p(-14)),
     Vector("inner_split", E5, _INNER, "two steps by k % 4"),

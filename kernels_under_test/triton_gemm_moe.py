@@ -15,10 +15,12 @@ from narrowgauge.kernels_under_test.triton_gemm_operands import Operand
 def grouped(x, b, experts, count, format, source, *, a_scale=None, b_scale=None, block=0, native=False, **how):
     """Scales of rows, or with ``block`` of 1 × block and block × block."""
     shape = x.shape[0], columns_of(b, count, block), depth_of(x, b)
-    of_a, of_b = ((a_scale, 1, block), (b_scale, block, block)) if block else ((), ())
-    a, b = Operand(x, source, *of_a, native=native), Operand(b, source, *of_b, native=native)
-    end = End() if block else End(a_scale, b_scale)
-    return product(a, b, shape, format, end, stretches=bool(block), of_experts=experts, **how)
+    if block:
+        a = Operand(x, source, a_scale, 1, block, native=native)
+        b = Operand(b, source, b_scale, block, block, native=native)
+        return product(a, b, shape, format, stretches=True, of_experts=experts, **how)
+    a, b = (Operand(codes, source, native=native) for codes in (x, b))
+    return product(a, b, shape, format, End(a_scale, b_scale), of_experts=experts, **how)
 
 
 @soft_product("vllm.moe", BFLOAT16, BFLOAT16)

@@ -112,7 +112,7 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
             return (Explanation(tuple(c.name for c in in_part), difference.total, 0, only=part),)
     if not complete and not _too_large(right, got):
         complete = _complete(_pairs(right, singles, seen, few), seen)
-    complete = complete or _complete(_single_faults(right, bits_of(got)), seen)
+    complete = complete or _complete(_single_faults(right, _bits(right, x, got)), seen)
     return (_together(claim, complete, difference),) if complete else _partial(singles, seen)
 
 
@@ -122,8 +122,7 @@ def _together(claim: Claim, same: list[_Candidate], difference: Difference) -> E
     for candidate in same:
         ways.setdefault(candidate.name, []).append(candidate.how)
     how = tuple(in_words(several) for several in ways.values())
-    first = [next(c for c in same if c.name == name) for name in ways]
-    apart = _separating_input(claim, first)
+    apart = _separating_input(claim, [next(c for c in same if c.name == name) for name in ways])
     return Explanation(tuple(ways), difference.total, 0, apart, how=how if any(how) else ())
 
 
@@ -164,11 +163,17 @@ def _leaves_nothing(candidate: _Candidate, seen: _Seen) -> bool:
     return tried is not None and tried.left == 0
 
 
-def _single_faults(right: Promised, bits: int = 0) -> Iterable[_Candidate]:
-    """Every definite way of every fault; with ``bits`` the others, which results of so many bits may fit."""
+def _bits(right: Promised, x: Coded, got: Mapping[str, Coded]) -> range:
+    """Of a product: in how many bits its sums may have been kept, as results say that have fewer than they should."""
+    needed = {name: value.low for name, value in outputs_of(right, x).items()} if isinstance(right, Multiplying) else {}
+    return range(bits_of(got), bits_of(needed)) if needed else range(0)
+
+
+def _single_faults(right: Promised, bits: range = range(1)) -> Iterable[_Candidate]:
+    """Every definite way of every fault; with ``bits`` those of a bound, where so many bits were kept."""
     for name, fault in FAULTS.items():
         for way in fault.ways(right):
-            if bool(way.bits) == bool(bits) and way.bits >= bits:
+            if way.bits in bits:
                 yield _Candidate((name,), way.behaviour, _whole(way.behaviour, fault.across_rows), way.note)
 
 

@@ -90,13 +90,13 @@ class Code:
     target: str
     kernels: tuple[str, ...]  #: names of the functions that were launched
     units: tuple[str, ...]  #: names of reference/units, or opcodes of units without a model
-    promoted: bool  #: whether float32 sums stand in the loop of the matrix unit
+    sums_in_loop: bool  #: whether float32 sums stand in the loop of the matrix unit
     told: Mapping[str, int] = field(default_factory=dict)  #: opcodes that matter, of the machine's code
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "target": self.target, "kernels": list(self.kernels), "units": list(self.units), "promoted": self.promoted,
-            "instructions": dict(self.told),
+            "target": self.target, "kernels": list(self.kernels), "units": list(self.units),
+            "sums_in_loop": self.sums_in_loop, "instructions": dict(self.told),
         }  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def code_of(target: str, launches: Sequence[Mapping[str, Any]]) -> Code:
         target=target,
         kernels=tuple(launch["kernel"] for launch in launches),
         units=tuple(units),
-        promoted=any(_SUMS.match(name) for loop in loops for name in loop),
+        sums_in_loop=any(_SUMS.match(name) for loop in loops for name in loop),
         told=told,
     )
 
@@ -153,7 +153,7 @@ def _of_sums(code: Code, multiplying: Multiplying) -> list[Finding]:
     claimed = multiplying.accumulator
     found = []
     for unit in code.units:
-        if unit in THIRTEEN and code.promoted:
+        if unit in THIRTEEN and code.sums_in_loop:
             text = f"{unit} keeps 13 bits; sums are taken out of it within the loop and added in float32"
             found.append(("thirteen_bits", text, claimed.exact_bits > _BITS_OF_13))
         elif unit in THIRTEEN:

@@ -30,6 +30,7 @@ from narrowgauge.reference.listing import mismatches
 from narrowgauge.reference.matmul import memory as product_memory
 from narrowgauge.reference.memory import check_layouts
 from narrowgauge.reference.open_answers import open_answers
+from narrowgauge.reference.probes.claimed import check_named
 from narrowgauge.reference.wide.run import quantizable
 
 
@@ -145,6 +146,7 @@ def check_claim(claim: Claim) -> None:
         return
     if isinstance(claim.contract, Matmul):
         product_memory.check_packed(multiplying_of(claim).product, claim.source, claim.format)
+        check_named(dict(claim.contract.portrait))
         return
     if behaviour_of(claim).policy.rounding == "stochastic":
         raise BadInput(

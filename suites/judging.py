@@ -76,6 +76,12 @@ def not_run(planned: Planned, reason: str) -> Judged:
     return Judged(_row(planned, Outcome("not_executed"), result="not_executed", reason=reason))
 
 
+def judged_by(planned: Planned, verdict: Verdict, wrong: str) -> Judged:
+    """The row of a cell on which something else than codes decides; ``wrong`` says what is, "" for nothing."""
+    message = f"[{verdict.result.upper()}] {planned.subject}: {wrong}\nauthority: {verdict.authority}" if wrong else ""
+    return Judged(_row(planned, Outcome("returned"), verdict=verdict, reason=wrong), message)
+
+
 def _told(planned: Planned, x: Coded, outcome: Outcome, verdict: Verdict) -> Judged:
     """The row alone."""
     return Judged(_row(planned, outcome, verdict=verdict), x=x, outputs=outcome.outputs)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
-from narrowgauge.benchmarks import casts, census, emulator, kv, quantize
+from narrowgauge.benchmarks import casts, census, emulator, kv, quantize, units
 from narrowgauge.benchmarks.paired import Measured, measure
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
@@ -26,7 +26,8 @@ def register(subparsers: Any) -> None:
         "Casts are held to ml_dtypes; quantizers to torchao's eager ones, or to the same steps in eager torch where "
         "torchao is not installed, with the most memory that ours take, by the input's bytes; writes and reads of "
         "caches to torch's index_put and gather of the same bytes; the census of a checkpoint's tensors to torch's "
-        "amax over the same bytes, and two processes to one; the emulator to "
+        "amax over the same bytes, and two processes to one; models of matrix units to mmasim's, where that is "
+        "installed; the emulator to "
         "Triton's interpreter on the same kernel, each in a child. A ratio below its goal is "
         "marked; the exit code stays 0, for a speed is no verdict.",
     )
@@ -50,8 +51,9 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
         quantize.benchmarks() as quantizers,
         kv.benchmarks() as caches,
         census.benchmarks() as censuses,
+        units.benchmarks() as models,
     ):
-        every = (*casts.benchmarks(), *quantizers, *caches, *censuses, *emulated)
+        every = (*casts.benchmarks(), *quantizers, *caches, *censuses, *models, *emulated)
         chosen = [b for b in every if arguments.chosen in b.name]
         if not chosen:
             raise BadInput(f"-k {arguments.chosen!r}: no benchmark has that in its name; try the name of a format")

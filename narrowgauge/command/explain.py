@@ -24,7 +24,6 @@ from narrowgauge.contracts.operations import OPERATIONS
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.contracts.wide import WIDE
 from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
@@ -46,6 +45,7 @@ from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.recipes.dispatch import CALLS
 from narrowgauge.reference.symptom import Symptom
 from narrowgauge.reference.symptoms import matching
+from narrowgauge.reference.wide.catalogue import WIDE
 from narrowgauge.reference.wide.words import facts_of as facts_of_wide
 from narrowgauge.reference.words import facts_of
 

@@ -111,7 +111,7 @@ def spilt(multiplying: Multiplying) -> Iterator[Way]:
     """The last tile of columns runs into the next row, with the zeros of columns that there are not: of all rows, or
     of those that are written in one tile with the row before."""
     for tile in ROWS:
-        for rows in (0, *ROWS):
+        for rows in (0, 16, 32, 64):
             of = f"tiles of {rows} rows and {tile} columns" if rows else f"tiles of {tile} columns"
             yield Way(of, finishing(multiplying, _spill(tile, rows)))
 
@@ -120,7 +120,8 @@ def _spill(tile: int, rows: int) -> Callable[[Interval, Input], Interval]:
     def change(codes: Grid) -> Grid:
         made, columns = codes.copy(), codes.shape[1]
         hit = np.arange(len(codes)) % rows > 0 if rows else np.arange(len(codes)) > 0
-        made[hit, : min(columns, -columns % tile)] = 0
+        over = -columns % tile
+        made[hit, : over if over < columns else 0] = 0
         return made
 
     return lambda found, x: with_codes(found, change)

@@ -10,7 +10,7 @@ _TAILS = (
     ProductFault(
         "product.tail_of_k_left_out",
         "TAIL",
-        in_tiles(p.tail_left_out, (2, 4, 8, *TILES)),
+        in_tiles(p.tail_left_out, (*TILES, 8, 4, 2)),
         "right where K is a whole number of tiles; else the last terms are missing",
         "the loop runs over K // tile tiles",
         (),

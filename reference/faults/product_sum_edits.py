@@ -9,43 +9,28 @@ from itertools import product
 
 import numpy as np
 
-from narrowgauge.contracts.coded import Coded, Input
-from narrowgauge.contracts.formats import Format, format_named
-from narrowgauge.contracts.product import B
-from narrowgauge.contracts.recipe import Reader
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.faults import product_models as models
 from narrowgauge.reference.faults.product_ways import (
     TILES,
     Grid,
     Way,
     Ways,
-    codes_of,
-    in_operands,
+    enters,
     in_result_type,
     in_tiles,
     one,
-    operand_of,
-    other_terms,
-    taking,
-    with_given,
     with_terms,
 )
 from narrowgauge.reference.matmul.accumulators import accumulator_named
 from narrowgauge.reference.matmul.multiplying import F64, Dot, Ends, Multiplying, Terms
-from narrowgauge.reference.policies import resolve
-from narrowgauge.reference.units.rounding import FLOAT32, toward_zero
 
 #: in how many parts a K is split; and the tiles of K of which a part is made
-PARTS, OF_TILES = (2, 3, 4, 8), (0, 1, 16, 32, 64, 128)
+PARTS, OF_TILES = (2, 4, 8), (0, 1, 16, 32, 64, 128)
 _THIRTEEN = "tensor_core_13"
 
 
 # --- accumulators ----------------------------------------------------------------------------------------------------
-
-
-def enters(multiplying: Multiplying, side: str) -> Format:
-    """The format in which an operand's numbers enter the product."""
-    return format_named(operand_of(multiplying, side).enters or codes_of(multiplying, side))
 
 
 def _loosely(multiplying: Multiplying, name: str) -> Iterator[Way]:
@@ -134,7 +119,7 @@ def _splits(edit: Callable[[Multiplying, Callable[[int], Grid]], Multiplying], l
     def ways(multiplying: Multiplying) -> Iterator[Way]:
         for parts, tile, in_turn in product((p for p in PARTS if p >= least), OF_TILES, (False, True)):
             of = f"{parts} parts of tiles of {tile}" if tile else f"{parts} even parts"
-            if tile or not in_turn:
+            if tile > 1 or not in_turn:
                 yield Way(of + ", in turn" * in_turn, edit(multiplying, _split(parts, tile, in_turn)))
 
     return ways
@@ -187,30 +172,6 @@ def accumulated_in_operands_type(multiplying: Multiplying) -> Iterator[Way]:
         yield Way("", replace(multiplying, dot=models.chain_of(models.narrowly(fmt.name), 1)))
 
 
-def _other_weights(multiplying: Multiplying) -> Multiplying | None:
-    """A weight of four bits is made wide in the other 16-bit type."""
-    reader = multiplying.b
-    if reader.recipe is None or reader.format not in _OTHER or multiplying.product.scaled != "operands":
-        return None
-    other = _OTHER[reader.format]
-    recipe = replace(reader.recipe, reader=_in_type(reader.recipe.reader, other))
-    return replace(multiplying, b=replace(reader, format=other, policy=resolve("ieee", other), recipe=recipe))
-
-
-#: 16-bit types that are taken for each other
-_OTHER = {"float16": "bfloat16", "bfloat16": "float16"}
-
-
-def _in_type(reader: Reader, format_name: str) -> Reader:
-    """The scale is rounded to a type before anything else."""
-    narrow = ("narrow", ("stored", ("round", format_name)))
-    element = tuple(("mul", "narrow") if step == ("mul", "stored") else step for step in reader.element)
-    return replace(reader, blocks=(*reader.blocks, narrow), element=element)
-
-
-weights_in_the_other_type = one(_other_weights)
-
-
 def scaled_sum(terms: Terms) -> F64:
     """The product as float64 has it, under all scales."""
     total = np.zeros((len(terms.a), len(terms.b)))
@@ -220,47 +181,7 @@ def scaled_sum(terms: Terms) -> F64:
     return np.asarray(total * float(np.prod(terms.factors)) / float(np.prod(terms.divisors)))
 
 
-# --- operands and roundings ------------------------------------------------------------------------------------------
-
-
-def operands_rounded(format_name: str) -> Ways:
-    """Operands are rounded to a narrower format before the product; to tfloat32 also by cutting."""
-    fmt = format_named(format_name)
-    nearest = models.rounding_to(format_name)
-    cut = [lambda v: toward_zero(v, fmt.mantissa, FLOAT32)] if format_name == "tfloat32" else []
-
-    def edit(rounded: models.Rounding) -> Callable[[Multiplying, str], Multiplying | None]:
-        def edited(multiplying: Multiplying, side: str) -> Multiplying | None:
-            from_ = enters(multiplying, side)
-            if from_.bits < 16 or (from_.mantissa <= fmt.mantissa and from_.exponent <= fmt.exponent):
-                return None
-            return with_terms(multiplying, lambda terms: other_terms(terms, {side: rounded(getattr(terms, side))}))
-
-        return edited
-
-    def ways(multiplying: Multiplying) -> Iterator[Way]:
-        for number, rounded in enumerate((nearest, *cut)):
-            for way in in_operands(edit(rounded))(multiplying):
-                yield replace(way, note=f"{way.note}, cut" if number else way.note)
-
-    return ways
-
-
-def _bits_multiplied(multiplying: Multiplying) -> Multiplying | None:
-    """The codes of both operands are multiplied as integers."""
-    if multiplying.source != "bfloat16" or multiplying.product.b.recipe or multiplying.product.b.format:
-        return None
-
-    def as_numbers(value: Coded) -> Coded:
-        return Coded("float32", np.ascontiguousarray(value.data.astype(np.float32)).view(np.uint32))
-
-    def taken(x: Input) -> Input:
-        return with_given(Input("float32", as_numbers(x).data, x.given), {B: as_numbers(x.given[B])})
-
-    return taking(multiplying, taken)
-
-
-bit_patterns = one(_bits_multiplied)
+# --- when scales are applied ------------------------------------------------------------------------------------------
 
 
 def scaled_after_narrowing(multiplying: Multiplying) -> Iterator[Way]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from narrowgauge.reference.faults import product_models as models
+from narrowgauge.reference.faults import product_operand_edits as operands
 from narrowgauge.reference.faults import product_sum_edits as p
 from narrowgauge.reference.faults.fault import ProductFault
 
@@ -98,7 +99,7 @@ FAULTS = (
     ProductFault(
         "product.operands_in_tfloat32",
         "ROUND",
-        p.operands_rounded("tfloat32"),
+        operands.operands_rounded("tfloat32"),
         "one part in two thousand is off: 1024.5 times 1 is 1024 or 1025",
         "float32 operands enter a tf32 unit, the default of Triton and of old torch",
         ("triton#8654", "triton#5895", "triton#6227", "pytorch#53635", "pytorch#61890", "pytorch#67384",
@@ -107,7 +108,7 @@ FAULTS = (
     ProductFault(
         "product.operands_in_bfloat16",
         "ROUND",
-        p.operands_rounded("bfloat16"),
+        operands.operands_rounded("bfloat16"),
         "one part in 256 is off",
         "operands are cast to bfloat16 before the product",
         (),
@@ -115,15 +116,23 @@ FAULTS = (
     ProductFault(
         "product.operands_in_float16",
         "ROUND",
-        p.operands_rounded("float16"),
+        operands.operands_rounded("float16"),
         "large activations are infinite, small ones are zeros",
         "operands are cast to float16 before the product",
         ("llama.cpp#26044", "llama.cpp#27016"),
     ),
     ProductFault(
+        "product.subnormal_operands_flushed",
+        "SUBNORMAL",
+        operands.subnormals_flushed,
+        "what small operands add is missing",
+        "the unit takes subnormal operands of 16 bits for zeros, as CDNA2's does, where it should not",
+        (),
+    ),
+    ProductFault(
         "product.weights_in_the_other_type",
         "ROUND",
-        p.weights_in_the_other_type,
+        operands.weights_in_the_other_type,
         "one part in 256 is off, or large weights are infinite",
         "weights of four bits are made wide in bfloat16 where activations are float16, or the reverse",
         (),
@@ -131,7 +140,7 @@ FAULTS = (
     ProductFault(
         "product.bit_patterns_multiplied",
         "DECODE",
-        p.bit_patterns,
+        operands.bit_patterns,
         "results around 1e10 for operands around 1",
         "the bits of bfloat16 are multiplied as integers: Triton's interpreter does so",
         ("triton#11584", "triton#11585"),

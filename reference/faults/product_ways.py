@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.product import Operand
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.behaviour import Behaviour
@@ -189,3 +190,8 @@ def of_side(multiplying: Multiplying, side: str, names: tuple[str, ...], change:
         return with_given(x, found)
 
     return taken
+
+
+def enters(multiplying: Multiplying, side: str) -> Format:
+    """The format in which an operand's numbers enter the product."""
+    return format_named(operand_of(multiplying, side).enters or codes_of(multiplying, side))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from narrowgauge.reference.matmul.call import check_call, columns_of, input_of_c
 from narrowgauge.reference.matmul.exact import is_exact
 from narrowgauge.reference.matmul.multiplying import F64, Ends, Multiplying, Terms
 from narrowgauge.reference.matmul.one_sided import one_sided, sign_of_terms
-from narrowgauge.reference.matmul.reading import terms_by_expert
+from narrowgauge.reference.matmul.reading import Rows, terms_by_expert
 from narrowgauge.reference.matmul.specials import specials_of
 
 #: significant bits of float32, and the magnitudes between which no product of scales leaves its normal numbers
@@ -36,10 +37,11 @@ def multiplied(multiplying: Multiplying, x: Coded) -> Expected:
     call = input_of_call(x)
     for change in multiplying.received:
         call = change(call)
+    terms_of = terms_by_expert(multiplying, call) if multiplying.received else _read(_reading(multiplying), x)
     shape = (call.shape[0], columns_of(product, call))
     low, high, special = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     with np.errstate(all="ignore"):
-        for rows, terms in terms_by_expert(multiplying, call):
+        for rows, terms in terms_of:
             for change_terms in multiplying.terms:
                 terms = change_terms(terms)
             special[rows] = specials_of(terms)
@@ -48,6 +50,17 @@ def multiplied(multiplying: Multiplying, x: Coded) -> Expected:
     for finish in multiplying.after:
         found = finish(found, call)
     return {"codes": found}
+
+
+def _reading(multiplying: Multiplying) -> Multiplying:
+    """What decides on the numbers that are multiplied, and nothing of what is done with them."""
+    return replace(multiplying, terms=(), dot=None, combine=None, sums=(), biased=(), after=())
+
+
+@lru_cache(maxsize=2)
+def _read(multiplying: Multiplying, x: Coded) -> list[tuple[Rows, Terms]]:
+    """The terms of a call. A diagnosis asks for those of one call some hundred times."""
+    return terms_by_expert(multiplying, input_of_call(x))
 
 
 def _finite(terms: Terms) -> Terms:

@@ -16,15 +16,21 @@ def findings_named() -> tuple[str, ...]:
     return (*(name for probe in PROBES for name in probe.finds), *SCHEDULE)
 
 
+def check_named(claimed: Mapping[str, str]) -> None:
+    """Raise ``BadInput`` for a name that no finding has."""
+    for name in claimed:
+        if name not in findings_named():
+            raise unknown("finding", name, findings_named(), "portrait of a contract")
+
+
 def differences(claimed: Mapping[str, str], found: Portrait) -> list[str]:
     """What of a claimed portrait was not found, a sentence each; none where all was.
 
     Where the answers fit several values, one of them is enough. Raises ``BadInput`` for a name that no finding has.
     """
+    check_named(claimed)
     wrong = []
     for name, want in claimed.items():
-        if name not in findings_named():
-            raise unknown("finding", name, findings_named(), "portrait of a contract")
         finding = found.findings[name]
         if not finding.value:
             wrong.append(f"{name} is claimed to be {want}; it was not to be seen: {finding.words}")

@@ -70,10 +70,12 @@ class Rounded:
     """TR-FDPA, GTR-FDPA (CDNA3): terms cut toward zero, their sum and the addend floored, the whole rounded to nearest.
 
     With ``parities`` the products at even and at odd k are summed apart, then both floored to a common exponent.
+    ``wide``: operands whose products may pass float32's range, and are infinite then.
     """
 
     length: int
     parities: bool = False
+    wide: bool = False
 
     def step(self, a: Side, b: Side, c: F64) -> F64:
         addend = np.where(np.isfinite(c), c, 0.0)
@@ -84,7 +86,7 @@ class Rounded:
         top = np.maximum(top, of_addend)
         total = floor_to(dot, power(top - _SUM)) + floor_to(addend, power(top - _TERMS))
         total = floor_to(total, power(np.maximum(exponent_of(total), FLOAT32[0] - 200) - _SUM))
-        return with_specials(nearest(total, 23, FLOAT32), a, b, c, overflow=True)
+        return with_specials(nearest(total, 23, FLOAT32), a, b, c, overflow=self.wide)
 
     def _dot(self, a: Side, b: Side, like: F64) -> tuple[F64, Exponents]:
         if not self.parities:

@@ -26,8 +26,10 @@ def unit_named(name: str) -> Unit:
     return UNITS[name]
 
 
-def units_for(target: str, a_format: str, b_format: str, out: str) -> tuple[Unit, ...]:
+def units_for(target: str, a_format: str, b_format: str, out: str, scales: str = "") -> tuple[Unit, ...]:
     """Every known unit of a target that multiplies such operands into such results, most used first.
+
+    ``scales``: format of the scales that it takes; "" for units that take none.
 
     Several may take the same formats: of which a kernel uses is its compiler's affair. Raises ``BadInput`` where none
     is known: what a unit computes is never guessed from its neighbours.
@@ -35,12 +37,13 @@ def units_for(target: str, a_format: str, b_format: str, out: str) -> tuple[Unit
     if target not in TARGETS:
         raise unknown("target with matrix units", target, TARGETS)
     one, other = format_named(a_format).name, format_named(b_format).name
-    asked = f"{one} × {other} into {format_named(out).name}"
+    asked = f"{one} × {other} into {format_named(out).name}{f' with scales of {scales}' if scales else ''}"
     for gap in UNKNOWN:
         if target in gap.targets and one in gap.formats and other in gap.formats:
             raise BadInput(_not_known(target, asked, gap))
     here = [unit for unit in UNITS.values() if target in unit.targets]
-    found = tuple(unit for unit in here if unit.takes(one, other) and unit.out == format_named(out).name)
+    takes = [unit for unit in here if unit.takes(one, other) and unit.out == format_named(out).name]
+    found = tuple(unit for unit in takes if (format_named(scales).name in unit.scales if scales else not unit.scales))
     if not found:
         has = "; ".join(f"{', '.join(unit.formats)} into {unit.out} ({unit.name})" for unit in here)
         raise BadInput(f"no matrix unit of {target} computes {asked}; name the formats that reach it. It has {has}")

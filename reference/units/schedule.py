@@ -62,6 +62,8 @@ class Schedule:
             raise BadInput(f"{self.unit.name} gives {self.unit.out}; only float32 and float16 are promoted to float32")
         if self.unit.out == "float64" and (self.scaled or self.split_k > 1):
             raise BadInput(f"{self.unit.name} gives float64; what a schedule does after it is float32")
+        if self.scaled and self.unit.scales:
+            raise BadInput(f"{self.unit.name} applies scales itself; scaled={self.scaled!r} would do so again")
         if self.split_k < 1:
             raise BadInput(f"split_k={self.split_k}; expected at least 1")
 

@@ -67,10 +67,8 @@ def told(call: Callable[[], str]) -> str:
 
 def matrix(torch: Any, values: Row, rows: int, columns: int, dtype: str) -> Any:
     """All rows alike."""
-    made = torch.zeros(rows, columns, dtype=torch.float64)
-    for place, value in values.items():
-        made[:, place] = value
-    return made.to(getattr(torch, dtype))
+    row = [values.get(place, 0.0) for place in range(columns)]
+    return torch.tensor(row, dtype=torch.float64).expand(rows, columns).to(getattr(torch, dtype)).contiguous()
 
 
 def bits(torch: Any, number: Any) -> int:

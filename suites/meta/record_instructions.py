@@ -17,7 +17,7 @@ PLACE = Path(__file__).parent / "instructions.json"
 
 def recorded(one: dict[str, Any]) -> Any:
     """What the record keeps of a row: one word of one that does not compile."""
-    return {name: one[name] for name in ("units", "promoted", "instructions")} if "units" in one else "refused"
+    return {name: one[name] for name in ("units", "sums_in_loop", "instructions")} if "units" in one else "refused"
 
 
 def key(one: dict[str, Any]) -> str:

@@ -237,7 +237,8 @@ def _stretched(m: Made, of: Element, way: Way, rng: Random) -> Fraction:
         part = Fraction(0)
         for run in order[start : start + each]:
             found = _all(m, terms_of(m, of, run), way, rng)
-            part = _scaled_sum(found, *scales[run.start], part, way)
+            s, t = scales[int(run.start)]
+            part = _scaled_sum(found, s, t, part, way)
         total = rounded(total + part)
     return total
 

@@ -175,8 +175,8 @@ def test_the_record_says_what_the_facts_say() -> None:
     found = RECORD["found"]
     fast, own = (f"triton_native_fp8_tensor_fast/float8_e4m3{kind}" for kind in ("fn", "fnuz"))
     assert found[f"{fast}/sm_90"]["units"] == ["hopper.qgmma"]
-    assert not found[f"{fast}/sm_90"]["promoted"]
-    assert found["triton_native_fp8_tensor/float8_e4m3fn/sm_90"]["promoted"]
+    assert not found[f"{fast}/sm_90"]["sums_in_loop"]
+    assert found["triton_native_fp8_tensor/float8_e4m3fn/sm_90"]["sums_in_loop"]
     assert found[f"{fast}/gfx942"]["units"] == ["cdna3.mfma"]
     assert found[f"{own}/gfx942"]["units"] == ["cdna3.mfma_fp8"]
     assert found[f"{own}/sm_90"] == "refused"

@@ -1,8 +1,8 @@
 """Models of matrix units against mmasim's, where that is installed (with torch, ninja and a C++ compiler).
 
 mmasim is the program of one of the groups whose papers the models rest on: agreement shows that we read them alike, not
-that GPUs do the same. Of CDNA3's fp8 results that are not finite here are left out: mmasim takes an addend that is infinite or
-NaN for one far below the products, drops it, and goes on with a number.
+that GPUs do the same. Of CDNA3's fp8 results that are not finite here are left out: mmasim takes an addend that is
+infinite or NaN for one far below the products, drops it, and goes on with a number.
 """
 
 from __future__ import annotations

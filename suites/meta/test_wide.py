@@ -14,13 +14,13 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import behaviour_of
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.faults.registry import fault_named
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.judge import judge
 from narrowgauge.reference.noise import noise
+from narrowgauge.reference.wide.catalogue import WIDE
 from narrowgauge.reference.wide.run import wide_result
 
 pytestmark = pytest.mark.meta

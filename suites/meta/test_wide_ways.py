@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pytest
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.fast_codec import decode_values, to_float32
 from narrowgauge.reference.kv.arithmetic import coded
 from narrowgauge.reference.noise import noise
 from narrowgauge.reference.wide.cases import CASES, call, call_with
+from narrowgauge.reference.wide.catalogue import WIDE
 from narrowgauge.reference.wide.run import ends_of
 from narrowgauge.reference.wide.steps import STRETCHES
 from narrowgauge.reference.wide.widening import Widening

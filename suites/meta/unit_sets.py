@@ -41,8 +41,10 @@ def expected(unit: Unit, a: Coded, b: Coded, c: Coded, scales: Sequence[Coded]) 
     """Of each row, the second derivation's code."""
     size, found = a.shape[1], []
     for row in range(a.shape[0]):
-        both = [scale.data[row].tolist() for scale in scales]
-        products = second.scale_products(*both, scales[0].format, unit.block, size) if both else ()
+        products: Sequence[second.Term] = ()
+        if scales:
+            one, other = (scale.data[row].tolist() for scale in scales)
+            products = second.scale_products(one, other, scales[0].format, unit.block, size)
         rows = a.data[row].tolist(), b.data[row].tolist()
         found.append(second.dot(unit.name, *rows, (a.format, b.format), int(c.data[row]), products))
     return np.array(found, format_named(unit.out).storage)

@@ -1,0 +1,101 @@
+"""Writes the tables of docs/units.md, from the registry of matrix units and the golden vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from narrowgauge.golden import units as golden
+from narrowgauge.reference.units.families import Truncating, TruncatingGroups, TwoHalves
+from narrowgauge.reference.units.families_amd import Exact, Pairwise, Rounded
+from narrowgauge.reference.units.families_plain import Chain, Whole
+from narrowgauge.reference.units.names import SOURCES
+from narrowgauge.reference.units.registry import UNITS, UNKNOWN
+from narrowgauge.reference.units.unit import Unit
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "units.md"
+MARK = "<!-- below: written by python -m narrowgauge.suites.meta.unit_pages -->\n"
+_WRITTEN = {23: "cut to float32", 13: "cut to 13 bits in float32", 10: "nearest float16"}
+
+
+def arithmetic(unit: Unit) -> str:
+    """A unit's family and parameters in words."""
+    match unit.family:
+        case Truncating(length=length, fraction=fraction, stored=stored, zero=zero):
+            return f"T: {length} at once, {fraction} bits, {_WRITTEN[stored]}, zeros at 2^{zero}"
+        case TruncatingGroups(length=length, group=group, fraction=fraction, zero=zero):
+            return f"T of sums of {group}: {length} at once, {fraction} bits, cut to float32, zeros at 2^{zero}"
+        case TwoHalves(inner=inner):
+            return (
+                f"two T by k % 4: {inner.length} at once, {inner.fraction} bits, {_WRITTEN[inner.stored]}; one addition"
+            )
+        case Exact(length=length):
+            return f"exact sum of {length}, nearest"
+        case Pairwise(length=length):
+            return f"pairs of {length}, each nearest, subnormals flushed"
+        case Rounded(length=length, parities=parities):
+            return f"CDNA3: {length} at once{', even and odd k apart' if parities else ''}, nearest"
+        case Chain():
+            return "fma by fma, nearest"
+        case Whole(clamps=clamps, length=length):
+            return f"exact, clamped after each {length}" if clamps else "exact, lower 32 bits"
+    raise AssertionError(unit)
+
+
+def table() -> str:
+    """A line for each unit."""
+    lines = ["| unit | on | instruction | operands | result | arithmetic | rests on |", "|---|---|---|---|---|---|---|"]
+    for unit in UNITS.values():
+        on = "every target" if unit.name.startswith("plain.") else ", ".join(unit.targets)
+        scales = f"; scales {', '.join(unit.scales)} of {unit.block}" if unit.scales else ""
+        grade = f"{unit.grade}: {unit.source}"
+        cells = (
+            f"`{unit.name}`",
+            on,
+            unit.instruction,
+            ", ".join(unit.formats) + scales,
+            unit.out,
+            arithmetic(unit),
+            grade,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def unknown() -> str:
+    """What is known of those that have no model."""
+    lines = ["| targets | operands | known | source |", "|---|---|---|---|"]
+    for gap in UNKNOWN:
+        lines.append(f"| {', '.join(gap.targets)} | {', '.join(gap.formats)} | {gap.known} | {gap.source} |")
+    return "\n".join(lines) + "\n"
+
+
+def vectors() -> str:
+    """Of each file of vectors, each vector with its answers."""
+    parts = []
+    for rule, out in golden.families():
+        made = golden.tensors_of(rule, out)
+        parts.append(f"### unit-{rule}-{out}\n\n| vector | what it shows | answers |\n|---|---|---|")
+        for row, vector in enumerate(golden.vectors_of(rule, out)):
+            by: dict[int, list[str]] = {}
+            for unit in golden.units_of(rule, out):
+                by.setdefault(int(made[unit.name].data[row]), []).append(unit.name)
+            digits = made["c"].data.dtype.itemsize * 2
+            told = "; ".join(f"{code:0{digits}x}: {', '.join(names)}" for code, names in by.items())
+            parts.append(
+                f"| {vector.name} | {vector.about} | {told if len(by) > 1 else told.partition(':')[0] + ': all'} |"
+            )
+        parts.append("")
+    return "\n".join(parts)
+
+
+def below() -> str:
+    """All that stands below the mark."""
+    sources = "".join(f"* {word} {text}\n" for word, text in SOURCES.items())
+    return (
+        f"\n## Units\n\n{table()}\n{sources}\n## Not known\n\n{unknown()}\n## Vectors\n\n"
+        f"Results are bits, in hexadecimal. An infinite or NaN result of AMD's is any NaN.\n\n{vectors()}"
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
