@@ -120,12 +120,10 @@ TRITON = {
 UNWRITTEN = {"rows_of_no_expert_unwritten"}
 #: diagnosed in full: by these faults and no other
 IN_FULL = {
-    "scales_of_the_other_axis": "product.scales_of_axes_exchanged",
     "scaled_after_the_narrowing": "product.scale_after_narrowing",
     "in_bfloat16": "product.accumulated_in_bfloat16",
     "bias_scaled": "product.bias_scaled",
     "skips_zeros": "product.zeros_skipped",
-    "zero_point_squared": "product.row_sums_multiplied_twice",
     "gptq_zero_of_7": "product.offset_one_lower",
 }
 
