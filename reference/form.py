@@ -10,9 +10,9 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim, Dequantize, Then, WideOp
 from narrowgauge.contracts.recipe import OF_TENSOR
-from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import recipe_of, resolved, widening_of
 from narrowgauge.reference.interval import Expected, Interval
+from narrowgauge.reference.wide.catalogue import WIDE
 
 
 def takes(claim: Claim, shape: tuple[int, ...]) -> bool:

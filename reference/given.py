@@ -16,13 +16,14 @@ from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim, Dequantize, Then
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
-from narrowgauge.contracts.wide import WIDE, Held, Wide
+from narrowgauge.contracts.wide import Held, Wide
 from narrowgauge.reference.behaviour import recipe_of, resolved
 from narrowgauge.reference.calibrated import global_scale_of
 from narrowgauge.reference.fast_codec import cast, decode_values, to_float32
 from narrowgauge.reference.memory import packings
 from narrowgauge.reference.quantize import amax_of
 from narrowgauge.reference.wide.cases import beside
+from narrowgauge.reference.wide.catalogue import WIDE
 from narrowgauge.reference.wide.run import wide_result
 
 F64 = npt.NDArray[np.float64]

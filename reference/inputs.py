@@ -283,7 +283,7 @@ def _product(name: str, shape: products.Shape, about: str, depth: Depth = "smoke
 
 _PRODUCTS = (
     *(
-        _product(kind.name, products.Shape(kind.name, seed=place), kind.about, depth)
+        _product(kind.name, products.Shape(kind.name, depth=kind.depth, seed=place), kind.about, depth)
         for place, kind in enumerate(KINDS.values())
         for depth in ("standard" if kind.name in ("limit", "lost", "positive") else "smoke",)
     ),

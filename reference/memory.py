@@ -11,13 +11,13 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.layout import InMemory
 from narrowgauge.contracts.operations import Claim, Convert, Dequantize, Matmul, OfCache, Then
-from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.behaviour import converting_of, multiplying_of, recipe_of, resolved
 from narrowgauge.reference.convert import memory as convert_memory
 from narrowgauge.reference.form import shaped
 from narrowgauge.reference.kv import memory as kv_memory
 from narrowgauge.reference.matmul import memory as product_memory
 from narrowgauge.reference.packings import Packing, packing_named
+from narrowgauge.reference.wide.catalogue import WIDE
 
 
 def packings(claim: Claim) -> dict[str, Packing]:

@@ -100,7 +100,7 @@ OF_PRODUCTS: tuple[Symptom, ...] = (
         _NEXT,
     ),
     Symptom(
-        "a product is wrong at odd sizes alone",
+        "a product with a missing tail: wrong at an odd K, M or N alone",
         ("odd k", "odd shape", "k is no multiple", "k tail", "m tail", "n tail", "missing tail", "nan at odd"),
         "A tile is wider than what is left of M, N or K: a part is left out, or foreign numbers take part, and 0 times "
         "NaN is NaN.",

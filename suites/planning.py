@@ -20,8 +20,9 @@ from narrowgauge.reference.judge import check_claim
 #: formats that every target converts
 PLAIN = {"float32", "bfloat16", "float16", "int8", "uint8"}
 #: cases that have most in them: scattered slots or pages, padding, NaN in what nobody uses; every code under a scale of
-#: each block, as many rows as columns; NaN or infinity in a row
-RICHEST = ("scattered", "permuted", "square", "specials", "infinities")
+#: each block, as many rows as columns; sums that are exact in any order, under scales of each block; NaN or infinity in
+#: a row
+RICHEST = ("exact", "scattered", "permuted", "square", "specials", "infinities")
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Planned:
     def hindrance(self) -> str:
         """Why this cell cannot be executed, known before trying; "" if nothing is known."""
         kernel = self.plugged.kernel
-        if isinstance(self.claim.contract, Matmul) and self.device.emulates and kernel.backend == "triton":
+        if isinstance(self.claim.contract, Matmul) and self.device.emulates and not _is_plain_arithmetic(self):
             return "instructions of matrix units are not emulated (docs/emulator.md)"
         if kernel.conversion != "native" or kernel.backend != "triton" or kernel.canary:
             return ""
@@ -86,6 +87,12 @@ class Planned:
             if narrow not in TARGETS[name].triton:
                 return f"{name} has no conversion of {narrow}, in hardware or in Triton"
         return ""
+
+
+def _is_plain_arithmetic(planned: Planned) -> bool:
+    """Whether a product becomes multiplications and additions of float32: what widens its operands by integers does so
+    on NVIDIA; for AMD Triton makes matrix instructions of float32 too."""
+    return planned.plugged.kernel.conversion == "soft" and TARGETS[planned.device.emulates].backend == "cuda"
 
 
 def runs_on(plugged: Plugged, device: Device) -> bool:
@@ -111,6 +118,8 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
         suiting = [case.name for case in cases if case.suits(claim)]
         if depth == DEPTHS[0] and _is_like_the_interpreted(plugged, claim, device):
             suiting = [name for name in suiting if name in RICHEST]
+            if isinstance(claim.contract, Matmul):  # of products one cell for each kernel
+                suiting = suiting[:1] if _is_first(plugged, claim) else []
         cells = [Planned(plugged, claim, name, device) for name in suiting]
         # Where nothing will be executed, one case says all there is to say.
         planned += cells[:1] if any(c.hindrance for c in cells) else cells
@@ -121,9 +130,17 @@ def _is_like_the_interpreted(plugged: Plugged, claim: Claim, device: Device) -> 
     """Whether a smoke run has seen every case of a kernel elsewhere: ours that write and read caches, convert, or
     stay wide are run whole on the interpreter, and compiled with the richest case alone."""
     ours = (
-        plugged.own and plugged.kernel.conversion == "soft" and isinstance(claim.contract, OfCache | Convert | WideOp)
+        plugged.own
+        and plugged.kernel.conversion == "soft"
+        and isinstance(claim.contract, OfCache | Convert | Matmul | WideOp)
     )
     return ours and bool(device.emulates)
+
+
+def _is_first(plugged: Plugged, claim: Claim) -> bool:
+    """Whether a claim is the first of its kernel."""
+    first = plugged.kernel.claims[0]
+    return (claim.source, claim.format) == (first.source, first.format)
 
 
 def plan_one(

@@ -24,7 +24,6 @@ from narrowgauge.contracts.operations import OPERATIONS
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.contracts.wide import WIDE
 from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
@@ -46,6 +45,7 @@ from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.recipes.dispatch import CALLS
 from narrowgauge.reference.symptom import Symptom
 from narrowgauge.reference.symptoms import matching
+from narrowgauge.reference.wide.catalogue import WIDE
 from narrowgauge.reference.wide.words import facts_of as facts_of_wide
 from narrowgauge.reference.words import facts_of
 
@@ -126,9 +126,6 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return dataclasses.asdict(PRODUCTS[what]), _told(f"{what}: a product of matrices", said, width)
     if what in WIDE:
         return dataclasses.asdict(WIDE[what]), _told(f"{what}: a wide operation", facts_of_wide(WIDE[what]), width)
-    if what in ACCUMULATORS:
-        said = facts_of_accumulator(ACCUMULATORS[what])
-        return dataclasses.asdict(ACCUMULATORS[what]), _told(f"{what}: an accumulator", said, width)
     if is_call(what):
         return call(what, width)
     if is_cache(what):
@@ -142,6 +139,9 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
     if what.lower() in ALIASES or what.lower() in NO_FORMAT:
         fmt = format_named(what)
         return _format_data(fmt), _format(fmt, width)
+    if what in ACCUMULATORS:
+        said = facts_of_accumulator(ACCUMULATORS[what])
+        return dataclasses.asdict(ACCUMULATORS[what]), _told(f"{what}: an accumulator", said, width)
     targets = _targets(what)
     if targets:
         data = [dataclasses.asdict(target) for target in targets]

@@ -164,8 +164,15 @@ def texts(probed: Probed, subject: str, wrong: list[str], width: int) -> list[Te
     lines += [*facts(_units(probed), width), ""]
     said = [(f.name, f.words if f.value in f.words else f"{f.value}: {f.words}") for f in found if f.value]
     lines += facts(said, width)
-    silent = [(f.name, f.words) for f in found if not f.value]
-    lines += ["", "not to be seen", *facts(silent, width)] if silent else []
+    silent: dict[str, list[str]] = {}
+    for each in found:
+        if not each.value and each.words:
+            silent.setdefault(each.words, []).append(each.name)
+    lines += (
+        ["", "not to be seen", *facts([(", ".join(names), why) for why, names in silent.items()], width)]
+        if silent
+        else []
+    )
     for title, texts in (("on the way", probed.notes), ("not as claimed", wrong)):
         if texts:
             lines += ["", title, *(Text("  ") + line for text in texts for line in folded(text, width - 2))]

@@ -19,7 +19,6 @@ from narrowgauge.contracts.operations import Cast, Claim, Convert, Dequantize, M
 from narrowgauge.contracts.policy import CastPolicy
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.contracts.wide import FORMATS as AROUND_WIDE
-from narrowgauge.contracts.wide import WIDE as OPERATIONS
 from narrowgauge.reference.behaviour import Behaviour, Promised
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.convert.catalogue import CONVERSIONS
@@ -30,6 +29,7 @@ from narrowgauge.reference.interval import Expected, Interval
 from narrowgauge.reference.policies import POLICIES
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.steps import named as step_of
+from narrowgauge.reference.wide.catalogue import WIDE as OPERATIONS
 
 State = Literal["shows", "equivalent", "not shown"]
 #: sources of a cast that narrows

@@ -33,6 +33,7 @@ from narrowgauge.reference.faults import (
     tails,
     wide,
     wide_choices,
+    wide_elements,
     zeros,
 )
 from narrowgauge.reference.faults.fault import AnyFault
@@ -43,7 +44,7 @@ _FAMILIES = (
     scales, elements, zeros, levels, granularity, tails, reading, layouts,
     kv_scales, kv_copies, kv_layouts, kv_slots, kv_pages, kv_attention, conversions, requantizing,
     product_scales, product_sums, product_operands, product_ends,
-    wide, wide_choices,
+    wide, wide_elements, wide_choices,
 )  # fmt: skip
 
 FAULTS: dict[str, AnyFault] = {fault.name: fault for family in _FAMILIES for fault in family.FAULTS}

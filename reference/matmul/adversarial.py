@@ -23,7 +23,7 @@ def adversarial_case(
     Fused steps lose a term below U 2^-F, nearest ones a term of at most half a unit in the last place of U. The
     products are the largest such; odd rows of a are negative. All of K but the first place is lost, so the error is
     (k - 1) times such a product. Where alignment keeps more bits than the sum, the last of every L is larger by these,
-    and lost when the sum is stored. Where sums are promoted, every stretch begins with a U.
+    and lost when the sum is stored. Where sums are promoted, that is so in the first stretch.
 
     Raises ``BadInput`` for formats that do not reach so far down, and for accumulators that lose nothing.
     """
@@ -46,8 +46,7 @@ def adversarial_case(
     a, b = np.full((m, k), x * 2.0 ** (power - of_b)), np.full((n, k), y * 2.0**of_b)
     if not nearest:  # bits that alignment keeps and the stored sum does not: the last term of a step is lost there
         a[:, accumulator.length - 1 :: accumulator.length] *= 2.0 ** (accumulator.fraction - accumulator.stored)
-    every = accumulator.promote_every or k
-    a[:, ::every], b[:, ::every] = 2.0**most_a, 2.0**most_b
+    a[:, 0], b[:, 0] = 2.0**most_a, 2.0**most_b
     a[1::2] *= -1
     return coded(a, a_fmt.name), coded(b, b_fmt.name)
 

@@ -24,14 +24,12 @@ from narrowgauge.reference.behaviour import multiplying_of
 from narrowgauge.reference.kv.arithmetic import F64, grid
 from narrowgauge.reference.matmul.call import recipe_of_operand
 from narrowgauge.reference.matmul.case_parts import Sizes, drawn, whole_parts, with_specials, zero_codes
-from narrowgauge.reference.matmul.kinds import KINDS, Kind, Name
+from narrowgauge.reference.matmul.kinds import DEPTH, KINDS, Kind, Name
 from narrowgauge.reference.matmul.memory import packings, to_memory
 from narrowgauge.reference.matmul.multiplying import Multiplying, Terms
 from narrowgauge.reference.matmul.reading import terms_by_expert
 from narrowgauge.reference.matmul.run import multiplied, prescaled
 
-#: of K, where no blocks say it
-_DEPTH = 277
 #: the share of the budget that is used; significant bits where stretches are added up under scales
 _SHARE, _OF_STRETCHES = 0.98, 17
 #: rows of b in blocks of several rows: one block whole, and one that is not
@@ -46,7 +44,7 @@ class Shape:
     rows: int = 23
     columns: int = 40
     blocks: int = 3  #: how many blocks along K; where there are none, K is ``depth``
-    depth: int = _DEPTH
+    depth: int = DEPTH
     experts: int = 3
     seed: int = 0
 

@@ -27,6 +27,10 @@ _USUAL = (0.0123, 0.37, 0.0078125, 0.0021, 1.7, 0.11, 0.25)
 _ENDS = ((2.0**-127, 2.0**-126), (2.0**100, 2.0**101))
 
 
+#: K, where no blocks say it: no multiple of any tile
+DEPTH = 277
+
+
 @dataclass(frozen=True)
 class Kind:
     """What the numbers of a call are like."""
@@ -38,6 +42,7 @@ class Kind:
     most: int = 12  #: whole numbers up to this; 0 for numbers that are not whole
     bits: int = 14  #: significant bits of the sum of magnitudes in a row
     exact: bool = True  #: the result is a point
+    depth: int = DEPTH  #: K, where no blocks say it
     drawn: Literal["", "limit", "beyond", "lost"] = ""  #: by whom, where another file draws the codes
 
 
@@ -51,7 +56,7 @@ KINDS: dict[Name, Kind] = {
         Kind("lost", "one large product, and after it such as 13-bit units lose each", exact=False, drawn="lost"),
         Kind("scaled", "exact sums under scales of 24 bits", (_USUAL, _USUAL), (0.37, 1234.5), exact=False),
         Kind("subnormal", "numbers below the smallest normal one, in every other row and column", most=0),
-        Kind("promoted", "positive sums that pass 2^14 by stretches that do not"),
+        Kind("promoted", "positive sums that pass 2^14 by stretches that do not", depth=651),
         Kind("extreme", "the least scale of E8M0, and large ones", _ENDS),
         Kind("noise", "any numbers, within bounds", (_USUAL, _USUAL), (0.37, 1234.5), most=0, exact=False),
         Kind("positive", "positive numbers: units that truncate are never above", most=0, exact=False),

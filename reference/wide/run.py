@@ -9,9 +9,10 @@ import numpy as np
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.wide import WIDE, Wide, Y
+from narrowgauge.contracts.wide import Wide, Y
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.kv.arithmetic import F64, coded
+from narrowgauge.reference.wide.catalogue import WIDE
 from narrowgauge.reference.wide.ends import Ends, exactly
 from narrowgauge.reference.wide.steps import STEPS, Work
 from narrowgauge.reference.wide.widening import Pairs, Widening

@@ -232,7 +232,8 @@ WAYS: dict[str, dict[str, Sum]] = {
     "promoted_128": {"hopper": split(_HOPPER8, 128), "ada": split(_ADA8, 128, True)},
     "promoted_32": {"hopper": split(_HOPPER8, 32), "ada": split(_ADA8, 32, True)},
     "float16": {"chain": chain(10, -14), "tree": tree(10, -14), "volta": fused(4, 23, 10, -14),
-                "hopper": fused(16, 25, 10, -14)},
+                "hopper": fused(16, 25, 10, -14), "ada fp8": fused(16, 13, 10, -14),
+                "hopper fp8": fused(32, 13, 10, -14)},
     "bfloat16": {"chain": chain(7), "tree": tree(7)},
 }  # fmt: skip
 WAYS["float32"] = {

@@ -207,8 +207,8 @@ def group_dot(
         terms.append(sum((p.value for p in each), ZERO) * scale.significand * Fraction(2) ** scale.exponent)
         tops.append(zero if scale.nothing or all(p.nothing for p in each) else scale.exponent)
     top = max(tops)
-    found = coded(sum((cut(t, top - fraction) for t in terms), ZERO), "float32", 0x7FFFFFFF, CUT)
-    return plus_zero(found, "float32")
+    total = sum((cut(t, top - fraction) for t in terms), ZERO)
+    return plus_zero(coded(total, "float32", 0x7FFFFFFF, CUT), "float32")
 
 
 # --- units -----------------------------------------------------------------------------------------------------------

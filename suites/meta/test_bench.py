@@ -14,7 +14,7 @@ from narrowgauge.suites.meta.marks import needs_torch, needs_triton
 
 pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
 
-CASES, CALLS, CENSUSES = quantize.CASES, kv.CASES, census.CASES
+CASES, CALLS, CENSUSES, MODELS = quantize.CASES, kv.CASES, census.CASES, units.CASES
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +147,33 @@ def test_the_smoke_leg_is_one_number(capsys: pytest.CaptureFixture[str], monkeyp
 def test_bad_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no benchmark has that in its name" in refused(["bench", "-k", "fp7"], capsys)
     assert "expected 1 or more" in refused(["bench", "--rounds", "0"], capsys)
+
+
+def test_models_of_units_are_held_to_mmasim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not installed there is nothing to measure; where it is, each case asks it for the same product."""
+    asked: list[str] = []
+
+    class Peer:
+        def __init__(self, *given: object) -> None:
+            asked.append(f"made {given}")
+
+        def ask(self, word: str) -> str:
+            asked.append(word)
+            return "mmasim 0"
+
+        def close(self) -> None:
+            asked.append("closed")
+
+    monkeypatch.setattr(units, "CASES", MODELS)
+    monkeypatch.setattr(units, "Peer", Peer)
+    monkeypatch.setattr(units, "ROWS", 3)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with units.benchmarks() as found:
+        assert found == []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    with units.benchmarks() as found:
+        measured = measure(found[0], 1)
+        assert [b.name.split(",")[0] for b in found] == ["hopper.qgmma", "cdna3.mfma_fp8", "ampere.hmma"]
+    assert (measured.peer, found[0].elements) == ("mmasim 0", 3 * 128 * 512)
+    assert asked[-3:] == ["run hopper", "run hopper", "closed"]

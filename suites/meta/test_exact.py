@@ -167,6 +167,9 @@ def test_what_is_exact_is_seen_from_the_numbers_alone() -> None:
     assert is_exact(small, np.ones((1, 2)), accumulator_named("tensor_core_23"), None, 2.0**-14, 0.0).all()
     one_sign = accumulator_named("rdna3")
     assert is_exact(np.array([[1.0, -1.0]]), np.array([[1.0, 1.0], [1.0, -1.0]]), one_sign).tolist() == [[False, True]]
+    large = np.full((1, 2), 256.0)
+    assert is_exact(large, large / 4, accumulator_named("float16")).all()
+    assert not is_exact(large, large / 2, accumulator_named("float16")).any()  # 2^16
     assert is_exact(np.array([[2.0**-80]]), np.array([[2.0**-80]]), wide).tolist() == [[False]]
 
 
@@ -185,6 +188,8 @@ def test_promoted_sums_are_exact_by_stretches() -> None:
     beyond = x[:1] * np.where(np.arange(70) == 0, 2.0**8, 1)
     assert not is_exact(beyond, y, promoted).any()  # 2^24 and 38 are more than a float32
     assert is_exact(x[:1, :32], y[:, :32], promoted).all()
+    later = np.roll(x[:1], 40, axis=1), np.roll(y, 40, axis=1)
+    assert not is_exact(*later, promoted).any()  # 2^16 stands in the second stretch, beside ones
     assert not is_exact(x[:1] + 2.0**-4, y, promoted).any()
 
 

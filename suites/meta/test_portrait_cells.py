@@ -40,7 +40,7 @@ def test_a_right_portrait_passes(host: Device) -> None:
 
 def test_every_wrong_finding_is_told(host: Device) -> None:
     found = _of("chain_that_says_hopper", host)
-    assert found.row.result == "failed" and found.row.breaks == "its own claim"
+    assert (found.row.result, found.row.breaks) == ("failed", "its own claim")
     for words in (
         "fused is claimed to be 32; found: 1",
         "promotion is claimed to be 128; found: none",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import narrowgauge
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.probes import integers
-from narrowgauge.reference.probes.claimed import differences
+from narrowgauge.reference.probes.claimed import differences, findings_named
 from narrowgauge.reference.probes.matching import answers_of, known_units
 from narrowgauge.reference.probes.portrait import PROBES, Portrait, portrait, stages
 from narrowgauge.reference.probes.probe import rows_of
@@ -209,6 +211,12 @@ def test_a_claimed_portrait_is_held_to_what_was_found(qgmma: Portrait) -> None:
     assert "was not to be seen" in unseen
     with pytest.raises(BadInput, match="unknown finding 'widht' in portrait of a contract; did you mean width"):
         differences({"widht": "13"}, qgmma)
+
+
+def test_every_finding_is_explained() -> None:
+    page = (Path(narrowgauge.__file__).parents[1] / "docs" / "probes.md").read_text()
+    table = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")][1:]
+    assert {name.strip() for cell in table for name in cell.split(",")} == set(findings_named())
 
 
 def test_the_summary_is_a_line(qgmma: Portrait) -> None:

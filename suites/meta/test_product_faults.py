@@ -30,16 +30,15 @@ LOOKED_FOR = {
         bias_scaled bias_by_rows bias_of_the_first_tile bias_after_rounding""",
     (ROWS, "full"): "accumulated_in_13_bits accumulated_in_float16 tile_sums_in_float16",
     (ROWS, "scaled"): "scales_in_bfloat16 scales_in_float16",
-    ("matmul/vllm.fp8_block+float32/float8_e4m3fn/bfloat16", "exact"): """
-        first_scales_for_all last_scales_for_all one_scale_for_two_blocks scales_of_half_blocks scales_of_the_next_block
-        scales_one_block_late tail_by_the_scale_before weight_scales_transposed""",
     ("matmul/vllm.fp8_tensor+float32/float8_e4m3fn/bfloat16", "exact"): "tensor_scale_taken_for_rows",
     ("matmul/vllm.fp8_tensor+promoted_128/float8_e4m3fn/float32", "promoted"): "promotion_missing",
     ("matmul/plain.matmul/bfloat16/bfloat16", "specials"): "zeros_skipped bit_patterns_multiplied",
     ("matmul/plain.matmul/float16/float16", "subnormal"): "subnormal_operands_flushed",
     ("matmul/plain.matmul/float32/float32", "noise"): "operands_in_tfloat32 operands_in_bfloat16 operands_in_float16",
     ("matmul/plain.matmul_then_bias/bfloat16/bfloat16", "exact"): "bias_before_rounding",
-    ("matmul/ocp.mxfp8+float32/float8_e4m3fn/bfloat16", "exact"): "exponents_as_numbers",
+    ("matmul/ocp.mxfp8+float32/float8_e4m3fn/bfloat16", "exact"): """
+        first_scales_for_all last_scales_for_all one_scale_for_two_blocks scales_of_half_blocks scales_of_the_next_block
+        scales_one_block_late tail_by_the_scale_before weight_scales_transposed exponents_as_numbers""",
     ("matmul/nvidia.nvfp4+float32/float4_e2m1fn/bfloat16", "exact"): "global_scale_of_the_other",
     ("matmul/vllm.int8_azp_token/int8/bfloat16", "exact"): """
         row_sums_missing row_sums_not_multiplied row_sums_added row_sums_multiplied_twice row_sums_of_the_last_tile
@@ -76,6 +75,13 @@ def _wrong(claim: Claim, x: Coded) -> list[tuple[str, Expected]]:
     return found
 
 
+def _gives(wrong: Expected, got: dict[str, Coded]) -> bool:
+    """Whether a wrong behaviour gives this. What is definite has the same bits, of NaN too: one rounding makes both."""
+    if all(value.exact for value in wrong.values()):
+        return all(np.array_equal(value.low.data, got[name].data) for name, value in wrong.items())
+    return not compare(got, wrong).total
+
+
 @pytest.mark.parametrize(("claim", "case"), LOOKED_FOR)
 def test_faults_are_told_apart(claim: str, case: str) -> None:
     claimed = Claim.parse(claim)
@@ -85,7 +91,7 @@ def test_faults_are_told_apart(claim: str, case: str) -> None:
         outputs = [{n: v.low for n, v in given.items()} for other, given in wrong if other == name]
         got = next((each for each in outputs if compare(each, wanted).total), None)
         assert got is not None, name
-        same = {other for other, given in wrong if not compare(got, given).total}
+        same = {other for other, given in wrong if _gives(given, got)}
         assert same == TOGETHER.get(name, set()) | {name}
 
 

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
+import narrowgauge
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.golden.safetensors_file import write
@@ -30,6 +34,7 @@ from narrowgauge.suites.recordings import NOT_GIVEN, Recording, answers, judged,
 
 pytestmark = pytest.mark.meta
 
+PACKAGE = Path(narrowgauge.__file__).parent
 FILES, RESULTS = 52, 260_000
 
 
@@ -217,7 +222,7 @@ def test_a_damaged_file_is_not_replayed(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_of_other_tensors(tmp_path: Path, changed: dict[str, Coded], said: str) -> None:
-    (one,) = recorded(small(tmp_path, **changed))
+    (one,) = recorded(small(tmp_path, "h100-wgmma-e4m3-f32.safetensors", **changed))
     with pytest.raises(BadInput, match=said):
         answers(one, unit_named(one.unit))
 
@@ -233,6 +238,39 @@ def test_a_manifest_that_is_none(tmp_path: Path, text: str) -> None:
 def test_a_file_that_names_no_unit(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput, match="names no unit"):
         recorded(small(tmp_path, name))
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """pytest on the module of recordings alone, in a folder of its own, under our configuration."""
+    module = PACKAGE / "suites" / "units" / "test_recordings.py"
+    fixed = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE.parent}", "-p", "no:cacheprovider", str(module)]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *fixed, *arguments],
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def test_files_are_tests(tmp_path: Path) -> None:
+    """One a file, in the ledger under its unit; without the option there is one row that says that there were none."""
+    done = run(tmp_path, f"--recordings={small(tmp_path)}")
+    assert done.returncode == 0, done.stdout
+    ledger = json.loads((tmp_path / ".narrowgauge" / "ledger.json").read_text())
+    jsonschema.validate(ledger, json.loads((PACKAGE / "ci" / "ledger.schema.json").read_text()))
+    (row,) = ledger["rows"]
+    assert row["id"].endswith("[float8_e4m3fn-float32-h100-wgmma-e4m3-f32-hopper.qgmma-sm_90]")
+    assert (row["operation"], row["result"], row["how"], row["elements"]) == ("unit", "passed", "replayed", 4)
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stdout
+    (row,) = json.loads((tmp_path / ".narrowgauge" / "ledger.json").read_text())["rows"]
+    assert (row["result"], row["reason"]) == ("not_executed", NOT_GIVEN)
+    assert "not executed: 1 on host: no recordings; --recordings=DIR" in done.stdout
+
+
+def test_what_is_no_folder_of_recordings(tmp_path: Path) -> None:
+    done = run(tmp_path, "--recordings=nowhere")
+    assert done.returncode == 4
+    assert "ERROR: --recordings: nowhere is no folder of recordings" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_without_a_folder() -> None:

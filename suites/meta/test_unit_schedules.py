@@ -218,7 +218,7 @@ def test_a_scale_that_overflows_within_a_stretch() -> None:
 def test_the_order_of_both_scales(order: Any, code: int) -> None:
     schedule = Schedule(UNIT, scaled="sum", order=order)
     scales = {"a_scale": pattern(0x3FC33D2F), "b_scale": pattern(0x3F82B464)}
-    assert one(schedule, {0: 608.0, 1: 4.0}, 16, **scales) == code
+    assert one(schedule, {0: 608.0, 1: 4.0}, 16, BF16, **scales) == code
 
 
 def test_whole_numbers_are_scaled_in_float32() -> None:

@@ -15,7 +15,6 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, WideOp
 from narrowgauge.contracts.serial import contract_from_json, contract_to_json
-from narrowgauge.contracts.wide import WIDE
 from narrowgauge.golden.safetensors_file import write
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.expected import expected
@@ -24,6 +23,7 @@ from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.judge import check_claim, judge
 from narrowgauge.reference.kv.arithmetic import coded
 from narrowgauge.reference.wide.cases import CASES, call
+from narrowgauge.reference.wide.catalogue import WIDE
 from narrowgauge.reference.wide.choosing import Choice, chosen_of
 from narrowgauge.reference.wide.ends import Ends, exactly
 from narrowgauge.reference.wide.words import facts_of

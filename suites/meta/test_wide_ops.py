@@ -12,10 +12,10 @@ import pytest
 
 from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.formats import format_named
-from narrowgauge.contracts.wide import WIDE
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.faults.registry import fault_named
 from narrowgauge.reference.wide.cases import CASES, call
+from narrowgauge.reference.wide.catalogue import WIDE
 from narrowgauge.reference.wide.run import ends_of
 from narrowgauge.reference.wide.widening import Widening
 from narrowgauge.suites.meta import second_wide

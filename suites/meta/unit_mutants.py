@@ -55,6 +55,7 @@ FAR = {
 SAME = {
     # only faster: what follows leaves finite sums as they are
     "families: if not (overflow or a.special.any() or b.special.any() or (not np.isfinite(c).all())) is never so",
+    "families_amd: False becomes True in wide: bool = False",
     # all positions of a group have the exponent of its scales
     "families: 0 becomes 1 in a.exponent[0]",
     "families: 0 becomes 1 in b.exponent[0]",
@@ -147,8 +148,8 @@ def without_effect(unit: Unit, what: str) -> str:
     word = what.removeprefix("inner ").split(" ")[0]
     formats = [format_named(name) for name in unit.formats]
     lowest = min(2 * (least_exponent(f) - f.mantissa) for f in formats)
-    zero = isinstance(family, Truncating) and word == "zero" and not unit.scales
-    if zero and lowest > family.zero - family.fraction:
+    cut = isinstance(family, Truncating) and not unit.scales and lowest > family.zero - family.fraction
+    if cut and word == "zero":
         return "no product has a bit below what zeros leave"
     if isinstance(family, Chain) and word == "length":
         return "a chain is one, however it is cut"

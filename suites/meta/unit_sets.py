@@ -41,8 +41,10 @@ def expected(unit: Unit, a: Coded, b: Coded, c: Coded, scales: Sequence[Coded]) 
     """Of each row, the second derivation's code."""
     size, found = a.shape[1], []
     for row in range(a.shape[0]):
-        both = [scale.data[row].tolist() for scale in scales]
-        products = second.scale_products(*both, scales[0].format, unit.block, size) if both else ()
+        products: Sequence[second.Term] = ()
+        if scales:
+            one, other = (scale.data[row].tolist() for scale in scales)
+            products = second.scale_products(one, other, scales[0].format, unit.block, size)
         rows = a.data[row].tolist(), b.data[row].tolist()
         found.append(second.dot(unit.name, *rows, (a.format, b.format), int(c.data[row]), products))
     return np.array(found, format_named(unit.out).storage)
@@ -109,6 +111,26 @@ def cases(unit: Unit) -> Iterator[tuple[str, str]]:
     """Formats of operands and scales that a unit takes."""
     for fmt in unit.formats:
         yield from ((fmt, scale) for scale in unit.scales or ("",))
+
+
+#: of float64, which golden files have not: terms (k, x, y) and addends, for the sign of zeros, overflow, one rounding
+WIDE: tuple[tuple[dict[int, tuple[float, float]], float], ...] = (
+    ({0: (1 + 2.0**-30, 1 - 2.0**-30)}, -1.0),
+    (dict.fromkeys(range(8), (-0.0, 1.0)), -0.0),
+    ({0: (1.0, 1.0)}, -1.0),
+    ({7: (-(2.0**1023), 2.0)}, 0.0),
+)
+
+
+def wide_dots(unit: Unit) -> Dots:
+    """Dot products of float64."""
+    a, b = np.zeros((len(WIDE), 8)), np.zeros((len(WIDE), 8))
+    for row, (terms, _) in enumerate(WIDE):
+        for k, (x, y) in terms.items():
+            a[row, k], b[row, k] = x, y
+    c = np.array([addend for _, addend in WIDE])
+    one, other, addends = (Coded("float64", each.view(np.uint64)) for each in (a, b, c))
+    return Dots(unit.name, one, other, addends, (), expected(unit, one, other, addends, ()))
 
 
 @cache

@@ -7,7 +7,7 @@ from narrowgauge import Matmul, kernel
 
 CHAIN = {"fused": "1", "promotion": "none", "width": "23", "rounding": "nearest_even", "split_k": "none"}
 HOPPER = {"fused": "32", "promotion": "128", "width": "13"}
-FORMATS = {"formats": ["float32"], "sources": ["float16"], "backend": "numpy"}
+FLOAT32, FLOAT16 = ["float32"], ["float16"]
 
 
 def chained(x, b):
@@ -17,11 +17,11 @@ def chained(x, b):
     return total
 
 
-@kernel(Matmul("plain.matmul", portrait=CHAIN), **FORMATS)
+@kernel(Matmul("plain.matmul", portrait=CHAIN), FLOAT32, FLOAT16, backend="numpy")
 def chain_as_it_says(x, format, b):
     return chained(x, b)
 
 
-@kernel(Matmul("plain.matmul", portrait=HOPPER), **FORMATS)
+@kernel(Matmul("plain.matmul", portrait=HOPPER), FLOAT32, FLOAT16, backend="numpy")
 def chain_that_says_hopper(x, format, b):
     return chained(x, b)
