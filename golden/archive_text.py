@@ -16,7 +16,7 @@ raw/FAMILY/TABLE.u8 .u16 .u32    the same as bare numbers of so many bits, witho
 json/FAMILY.json                 edge cases by name: value, pattern, expected code, why (of a decoding: every code)
 header/FAMILY.h                  C99 and C++: the whole cast as ng_expected_RULE_FORMAT_from_SOURCE(pattern),
                                  the decoding as ng_decode_FORMAT(code); no dependencies
-Quantizers, stochastic casts, calls on caches and conversions have no json and no header.
+Quantizers, stochastic casts, calls and matrix units have no json and no header.
 
 TABLE is SOURCE.PART:
 
@@ -50,6 +50,10 @@ x, v_cache, block_table, seq_lens, k_scale, k, v, extent, ...
 x, scale, zero_point, widths, ..., shape, after.codes, after.scale, ...
          of convert: what a converter is handed and what it gives, as they stand in memory (docs/conversions.md), and
          rows and columns of the codes as a matrix
+
+unit-OPERANDS-RESULT (scales behind a dot) has no sources: a, b [n, 64] and c [n] are the operands and addends of dot
+products that tell matrix units apart, a_scale and b_scale the scales of their blocks, and under the name of each unit
+stand its results (docs/units.md)
 
 Where the expected code is a NaN, any NaN of the destination format is right, of any sign and payload. Everything else
 is compared bit by bit; there is no tolerance.

@@ -89,8 +89,6 @@ def inputs_of(rule: str, out: str) -> dict[str, Coded]:
 
 def _coded(values: npt.NDArray[np.float64], format_name: str) -> Coded:
     """Codes of values, all of which the format holds."""
-    if format_name == "float64":
-        return Coded(format_name, values.view(np.uint64))
     if format_name == "int32":
         return Coded(format_name, values.astype(np.int32).view(np.uint32))
     found = cast(Coded("float64", values.view(np.uint64)), format_name, _EXACT)

@@ -24,10 +24,10 @@ from narrowgauge.kernels_under_test.triton_steps import bits, over, real
 from narrowgauge.kernels_under_test.triton_tiling import elements_of
 
 #: the most sums of a program each way, and how far it goes along K at once; interpreted, programs are few and large
-TILE, DEEP = (256, 256) if INTERPRETED else (32, 32)
-NATIVE_TILE, NATIVE_DEEP = 64, 128
-#: where K is split: interpreted, these are the products that go through several programs each way
-SPLIT_TILE = 32
+TILE, DEEP = ((256, 256), 256) if INTERPRETED else ((32, 32), 32)
+NATIVE_TILE, NATIVE_DEEP = (64, 64), 128
+#: the same where K is split: interpreted, these products go through several programs each way
+SPLIT_TILE, SPLIT_DEEP = ((16, 128), 64) if INTERPRETED else ((32, 32), 32)
 #: the least that a matrix unit takes each way
 LEAST = 16
 
@@ -78,14 +78,25 @@ def finish(out, place, total, sums, end, row, column, mask, BF16: tl.constexpr, 
         store_float32_bits(out, place, bits(value), mask, TO)
 
 
+@triton.jit
+def tiles_at(a, b, start, last, row, of_b, wanted, wide, A: tl.constexpr, B: tl.constexpr, DEEP: tl.constexpr):
+    """What both operands have from ``start`` on, and before ``last``."""
+    along = start + tl.arange(0, DEEP)
+    there = along < last
+    left = tile_of(a, row[:, None], along[None, :], wanted[:, None] & there[None, :], A)
+    return left, tile_of(b, of_b[None, :], along[:, None], there[:, None] & wide[None, :], B)
+
+
 @triton.jit(do_not_specialize=["rows", "columns", "depth", "each"])
 def multiply(
     a, b, out, end, lines, experts, rows, columns, depth, each,
-    A: tl.constexpr, B: tl.constexpr, INTEGERS: tl.constexpr, STRETCHES: tl.constexpr, PROMOTED: tl.constexpr,
+    A: tl.constexpr, B: tl.constexpr, INTEGERS: tl.constexpr, STRETCH: tl.constexpr, PROMOTED: tl.constexpr,
     ATOMIC: tl.constexpr, BF16: tl.constexpr, TO: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     DEEP: tl.constexpr,
 ):  # fmt: skip
     """TO: what the result is stored as, -1 for sums that are not finished, of each part of ``each`` of K.
+
+    STRETCH: so much of K is summed up before scales are applied; 0 for scales that come at the end.
 
     ``lines``: rows of a and of the result, those of an expert together, padded with -1; ``experts``: of each ROWS.
     """
@@ -101,32 +112,27 @@ def multiply(
         of_b = tl.load(experts + tl.program_id(0)).to(tl.int64) * columns + column
     first = part * each
     last = tl.minimum(first + each, depth)
-    total = tl.zeros((ROWS, COLUMNS), tl.int32 if INTEGERS and not STRETCHES else tl.float32)
+    total = tl.zeros((ROWS, COLUMNS), tl.int32 if INTEGERS else tl.float32)
     sums = tl.zeros((COLUMNS,), tl.int32)
-    for start in range(first, last, DEEP):
-        along = start + tl.arange(0, DEEP)
-        there = along < last
-        left = tile_of(a, row[:, None], along[None, :], wanted[:, None] & there[None, :], A)
-        right = tile_of(b, of_b[None, :], along[:, None], there[:, None] & wide[None, :], B)
-        if STRETCHES:
-            if INTEGERS:
-                products = tl.dot(left, right, out_dtype=tl.int32).to(tl.float32)
-            else:
-                products = tl.dot(left, right, input_precision="ieee")
-            stretch = start + tl.zeros((1,), tl.int32)
-            total += (
-                products
-                * scales_of(a, row[:, None], stretch[None, :], wanted[:, None], A)
-                * scales_of(b, of_b[None, :], stretch[None, :], wide[None, :], B)
-            )
-        elif INTEGERS:
-            total = tl.dot(left, right, total, out_dtype=tl.int32)
-            if end[4] is not None and end[6] is None:
-                sums += tl.sum(right.to(tl.int32), 0)
-        elif PROMOTED:
-            total += tl.dot(left, right, input_precision="ieee")
+    for start in range(first, last, STRETCH if STRETCH else DEEP):
+        if STRETCH:
+            products = tl.zeros((ROWS, COLUMNS), tl.float32)
+            for inside in tl.static_range(0, STRETCH, DEEP):
+                left, right = tiles_at(a, b, start + inside, last, row, of_b, wanted, wide, A, B, DEEP)
+                products = tl.dot(left, right, products, input_precision="ieee")
+            at = start + tl.zeros((1, 1), tl.int32)
+            products = products * scales_of(a, row[:, None], at, wanted[:, None], A)
+            total += products * scales_of(b, of_b[None, :], at, wide[None, :], B)
         else:
-            total = tl.dot(left, right, total, input_precision="ieee")
+            left, right = tiles_at(a, b, start, last, row, of_b, wanted, wide, A, B, DEEP)
+            if INTEGERS:
+                total = tl.dot(left, right, total, out_dtype=tl.int32)
+                if end[4] is not None and end[6] is None:
+                    sums += tl.sum(right.to(tl.int32), 0)
+            elif PROMOTED:
+                total += tl.dot(left, right, input_precision="ieee")
+            else:
+                total = tl.dot(left, right, total, input_precision="ieee")
     mask = wanted[:, None] & wide[None, :]
     place = row[:, None] * columns + column[None, :]
     if TO >= 0:
@@ -172,16 +178,17 @@ def row_sums(b):
     """int32 [N] of int8 codes [N, K]."""
     sums = torch.empty(b.shape[0], dtype=torch.int32, device=b.device)
     if b.shape[0]:
-        sums_of_rows[(triton.cdiv(b.shape[0], TILE),)](b, sums, *b.shape, *b.stride(), TILE, DEEP)
+        sums_of_rows[(triton.cdiv(b.shape[0], TILE[0]),)](b, sums, *b.shape, *b.stride(), TILE[0], DEEP)
     return sums
 
 
 def tiles(a, rows, columns, stretches, parts):
     """ROWS, COLUMNS, DEEP of a product."""
-    most, deep = (NATIVE_TILE, NATIVE_DEEP) if a.native else (TILE, DEEP)
-    most, deep = (SPLIT_TILE, min(deep, 64)) if parts > 1 else (most, deep)
+    most, deep = (TILE, DEEP) if parts == 1 else (SPLIT_TILE, SPLIT_DEEP)
+    most, deep = (NATIVE_TILE, NATIVE_DEEP) if a.native else (most, deep)
     deep = min(deep, a.block_columns) if stretches else deep
-    return *(max(LEAST, min(most, triton.next_power_of_2(n))) for n in (rows, columns)), deep
+    sizes = zip(most, (rows, columns), strict=True)
+    return *(max(LEAST, min(one, triton.next_power_of_2(size))) for one, size in sizes), deep
 
 
 def product(
@@ -204,19 +211,21 @@ def product(
     lines, experts = (None, None) if of_experts is None else lines_of(of_experts.reshape(-1), high)
     blocks = triton.cdiv(rows, high) if experts is None else experts.numel()
     integers = a.format == "int8"
-    each = triton.cdiv(triton.cdiv(depth, parts), deep) * deep
+    stretch = a.block_columns if stretches else 0
+    step = max(stretch, deep)
+    each = triton.cdiv(triton.cdiv(depth, parts), step) * step
     into = out
     if parts > 1:
         kept = (1 if atomic else parts, rows, columns)
         into = (torch.zeros if atomic else torch.empty)(
-            kept, dtype=torch.int32 if integers and not stretches else torch.float32, device=out.device
+            kept, dtype=torch.int32 if integers else torch.float32, device=out.device
         )
     bf16 = end.bias is not None and end.bias.dtype == torch.bfloat16
     fusion = {} if a.native else {"enable_fp_fusion": False}
     if blocks:
         multiply[blocks, triton.cdiv(columns, wide), parts](
             a.handed, b.handed, into, end.handed, lines, experts, rows, columns, depth, each or 1,
-            a.form, b.form, integers, stretches, promoted, atomic, bf16, to if parts == 1 else -1, high, wide, deep,
+            a.form, b.form, integers, stretch, promoted, atomic, bf16, to if parts == 1 else -1, high, wide, deep,
             **fusion,
         )  # fmt: skip
     if parts > 1:

@@ -14,6 +14,7 @@ from narrowgauge.contracts.cache import Cache
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.conversion import Conversion
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import (
     Attend,
     Cast,
@@ -43,7 +44,7 @@ from narrowgauge.reference.kv.before import before_named
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.kv.slots import slots_named
 from narrowgauge.reference.matmul import products
-from narrowgauge.reference.matmul.accumulators import accumulator_named, least_exact
+from narrowgauge.reference.matmul.accumulators import DISPUTED, accumulator_named, least_exact
 from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.staged import PLAIN
 from narrowgauge.reference.wide.run import resolve_wide, wide_result
@@ -167,6 +168,10 @@ def widening_of(claim: Claim) -> Widening:
     return Widening(wide, claim.source, claim.format)
 
 
+#: units that flush subnormal operands do so in 16 bits; narrower ones are kept by all
+_NEVER_FLUSHED = 8
+
+
 def multiplying_of(claim: Claim) -> Multiplying:
     """The behaviour that a claim on a product promises. Raises ``BadInput`` for formats that it does not have, and for
     an accumulator that there is not."""
@@ -178,15 +183,13 @@ def multiplying_of(claim: Claim) -> Multiplying:
     entering = (product.a.enters or claim.source, product.b.enters or b)
     named = contract.accumulator or product.accumulator
     accumulator = accumulator_named(named) if named else least_exact("", *entering)
+    if all(format_named(name).bits <= _NEVER_FLUSHED for name in entering):
+        accumulator = replace(accumulator, flushes=False)
     sides = (_operand_of(product.a, claim.source), _operand_of(product.b, b))
     # whole numbers of 32 bits are not rounded: they wrap (reference/matmul/run.py)
     policy = CastPolicy() if claim.format == "int32" else policies.resolve(product.cast, claim.format)
     rounding = Behaviour("float64", claim.format, policy)
     return Multiplying(product, claim.source, claim.format, accumulator, *sides, rounding)
-
-
-#: targets that add in float32 as IEEE 754 has it: no unit of fewer bits is there
-_WITHOUT_UNITS = ("host", "interpreter")
 
 
 def claim_on(claim: Claim, target: str) -> Claim:
@@ -199,9 +202,7 @@ def claim_on(claim: Claim, target: str) -> Claim:
     if product.accumulator:
         return claim
     entering = (product.a.enters or claim.source, product.b.enters or product.b.format or claim.source)
-    whole = least_exact("", *entering).whole
-    named = "float32" if target in _WITHOUT_UNITS and not whole else least_exact(target, *entering).name
-    return replace(claim, contract=replace(contract, accumulator=named))
+    return replace(claim, contract=replace(contract, accumulator=least_exact(target, *entering).name))
 
 
 def _operand_of(operand: Operand, codes: str) -> Behaviour:
@@ -328,6 +329,8 @@ def standing_of(claim: Claim) -> Standing:
     if isinstance(contract, Matmul):
         product = products.resolve(contract.product)
         breaks = "a specification that it claims" if product.evidence == "specification" else "its own claim"
+        if (kept := multiplying_of(claim).accumulator).grade in DISPUTED:
+            return Standing(f"{product.name}: {product.source}; sums: {kept.about}", "document", breaks)
         return Standing(f"{product.name}: {product.source}", product.evidence, breaks)
     if isinstance(contract, WideOp):
         wide = resolve_wide(contract.wide, f"claim {claim}")

@@ -126,9 +126,6 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return dataclasses.asdict(PRODUCTS[what]), _told(f"{what}: a product of matrices", said, width)
     if what in WIDE:
         return dataclasses.asdict(WIDE[what]), _told(f"{what}: a wide operation", facts_of_wide(WIDE[what]), width)
-    if what in ACCUMULATORS:
-        said = facts_of_accumulator(ACCUMULATORS[what])
-        return dataclasses.asdict(ACCUMULATORS[what]), _told(f"{what}: an accumulator", said, width)
     if is_call(what):
         return call(what, width)
     if is_cache(what):
@@ -142,6 +139,9 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
     if what.lower() in ALIASES or what.lower() in NO_FORMAT:
         fmt = format_named(what)
         return _format_data(fmt), _format(fmt, width)
+    if what in ACCUMULATORS:
+        said = facts_of_accumulator(ACCUMULATORS[what])
+        return dataclasses.asdict(ACCUMULATORS[what]), _told(f"{what}: an accumulator", said, width)
     targets = _targets(what)
     if targets:
         data = [dataclasses.asdict(target) for target in targets]

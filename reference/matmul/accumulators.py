@@ -93,6 +93,17 @@ ACCUMULATORS: dict[str, Accumulator] = {
                     source="ROCm/rocm-systems #12056 (gfx1151, 12 million cases)"),
     )
 }  # fmt: skip
+#: held to what every known unit gives, where nobody has published what the target's own do: a mismatch blames nobody
+_ASSUMED = "assumed_float32"
+ACCUMULATORS[_ASSUMED] = replace(
+    ACCUMULATORS["float32"],
+    name=_ASSUMED,
+    about="units of which nobody has published a model, held to what all others give",
+    grade="assumed",
+    source="",
+)
+#: grades of which a mismatch is disputed, and blames nobody
+DISPUTED: tuple[Grade, ...] = ("assumed", "report")
 
 _FP8_BITS = 8
 
@@ -112,9 +123,9 @@ class _Least:
 _ANY = _Least((), "tensor_core_13", "float32")
 _LEAST = (
     _Least(("sm_89", "sm_90"), "tensor_core_13", "float32"),
-    _Least(("sm_103", "sm_110", "sm_121"), "float32", "float32", "assumed"),  # as sm_100 and sm_120
+    _Least(("sm_103", "sm_110", "sm_121"), _ASSUMED, _ASSUMED, "assumed"),  # as sm_100 and sm_120
     _Least(("gfx11",), "rdna3", "rdna3", "report"),  # fp8 becomes float16 or bfloat16 there
-    _Least(("gfx950", "gfx12"), "float32", "float32", "assumed"),  # nobody has published what these do
+    _Least(("gfx950", "gfx12"), _ASSUMED, _ASSUMED, "assumed"),  # nobody has published what these do
     _Least(("gfx9",), "float32", "float32", "models"),
     _Least(("sm_", "host", "interpreter"), "float32", "float32"),
 )

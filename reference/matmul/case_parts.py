@@ -140,6 +140,8 @@ def _codes(fmt: str, shape: tuple[int, int], kind: Kind, seed: int, zeros: Coded
     if kind.name == "noise" or (declared.family == "integer" and not declared.signed):
         # of unsigned codes, which have zero points, all are needed
         return Coded(fmt, (random % np.uint64(declared.code_count)).astype(declared.storage).reshape(shape))
+    if kind.name == "positive" and declared.family == "integer":
+        return Coded(fmt, (random % np.uint64(declared.sign_bit)).astype(declared.storage).reshape(shape))
     pool = _pool(fmt, kind)
     found = pool[(random % np.uint64(len(pool))).astype(np.intp)].reshape(shape)
     if kind.name == "subnormal":  # in every other row, beside whole numbers

@@ -138,7 +138,7 @@ _SOFTMAXES = (
         "log_softmax",
         "x - max - log(sum(exp(x - max))) in float32",
         "vLLM 0.33.0, v1/sample/sampler.py:370",
-        (("copy", "s", "x"), *_EXPONENTIALS, ("log", "total", "total"), ("minus", "y", "s", "total")),
+        (("copy", "s", "x"), *_EXPONENTIALS, ("log", "total", "total"), ("minus", "y", "s", "total", "x")),
     ),
     Wide(
         "capped_softmax",

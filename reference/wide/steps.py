@@ -74,13 +74,13 @@ def rounded(work: Work, out: str, name: str, format_name: str = "") -> dict[str,
 
 def square_mean(work: Work, out: str, name: str) -> dict[str, Ends]:
     """The mean of the squares of a row of n: a square, n - 1 additions in any order (each term passes through at most
-    so many) and a division, n + 1 operations. Squares that are flushed take away at most TINY of the mean, it itself
-    one more."""
+    so many) and a division, or a reciprocal and a product with it: n + 2 operations. Squares that are flushed take away
+    at most TINY of the mean, it itself one more."""
     ends = work.held[name]
     squares = in_order([ends.low**2, ends.high**2])
     low = np.where((ends.low < 0) & (ends.high > 0), 0.0, squares.low).mean(axis=1, keepdims=True)
     high = squares.high.mean(axis=1, keepdims=True)
-    return {out: widened(Ends(low, high), (ends.shape[1] + 1) * U, 2 * TINY)}
+    return {out: widened(Ends(low, high), (ends.shape[1] + 2) * U, 2 * TINY)}
 
 
 def plus(work: Work, out: str, name: str, number: float) -> dict[str, Ends]:
@@ -102,8 +102,10 @@ def times(work: Work, out: str, name: str, other: str | float) -> dict[str, Ends
 
 
 def over(work: Work, out: str, name: str, other: str) -> dict[str, Ends]:
-    """A quotient by positive numbers."""
-    return {out: widened(quotient(work.held[name], work.held[other]), DIVISION)}
+    """A quotient by positive numbers; by one that may be 0 of which no more is known, as by the least above it."""
+    by = work.held[other]
+    least = np.where((by.low == 0) & (by.high > 0), 2.0**-149, by.low)
+    return {out: widened(quotient(work.held[name], Ends(least, by.high)), DIVISION)}
 
 
 def add(work: Work, out: str, name: str, other: str) -> dict[str, Ends]:
@@ -123,10 +125,13 @@ def _ends_of(one: Ends, two: Ends) -> tuple[tuple[F64, F64], tuple[F64, F64]]:
     return (one.low, two.low), (one.high, two.high)
 
 
-def minus(work: Work, out: str, name: str, other: str) -> dict[str, Ends]:
-    """A difference: one rounding."""
-    one, two = work.held[name], work.held[other]
-    return {out: widened(Ends(one.low - two.high, one.high - two.low), U)}
+def minus(work: Work, out: str, name: str, other: str, largest: str) -> dict[str, Ends]:
+    """A difference: one rounding. Or what is taken off is first added to the largest of a row of ``largest``, which was
+    taken off before: one rounding of that sum more."""
+    one, two, row = work.held[name], work.held[other], work.held[largest]
+    top = np.maximum(np.abs(row.low.max(axis=1, keepdims=True)), np.abs(row.high.max(axis=1, keepdims=True)))
+    size = np.where(np.isfinite(top), top, 0.0) + np.where(np.isfinite(two.high), np.abs(two.high), 0.0)
+    return {out: widened(Ends(one.low - two.high - U * size, one.high - two.low + U * size), U)}
 
 
 def total(work: Work, out: str, name: str) -> dict[str, Ends]:
@@ -168,10 +173,14 @@ def log(work: Work, out: str, name: str) -> dict[str, Ends]:
 
 def sigmoid(work: Work, out: str, name: str) -> dict[str, Ends]:
     """1 / (1 + exp(-x)). The exp counts with weight exp(-x) / (1 + exp(-x)) < 1; then a sum and a division. Where exp
-    overflows the result is 0, and below TINY."""
+    overflows the result is 0, and below TINY. Or (1 + tanh(x / 2)) / 2: half of what a function tanh may be off, at
+    most 2 u, and half a u of the sum, which is at most 1: absolute."""
     ends = work.held[name]
     found = Ends(1 / (1 + np.exp(-ends.low)), 1 / (1 + np.exp(-ends.high)))
-    return {out: widened(found, _of_sigmoid(ends))}
+    near = widened(found, _of_sigmoid(ends))
+    return {
+        out: Ends(np.minimum(near.low, np.maximum(found.low - 3 * U, 0.0)), np.maximum(near.high, found.high + 3 * U))
+    }
 
 
 def silu(work: Work, out: str, name: str) -> dict[str, Ends]:

@@ -15,6 +15,7 @@ SUBCOMMANDS = (
     "inputs",
     "judge",
     "identify",
+    "instructions",
     "probe",
     "sweep",
     "cast",

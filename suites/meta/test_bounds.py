@@ -105,7 +105,7 @@ def test_bounds_are_nearly_reached(name: str) -> None:
 
 
 def test_parts_of_bounds_that_no_known_input_reaches() -> None:
-    """The formulas of docs/bounds.md by hand, for P = 1 and no joins: growth, CDNA3's floors, float16 by fused steps."""
+    """The formulas of docs/bounds.md by hand, for P = 1, no joins: growth, CDNA3's floors, float16 by fused steps."""
     k = 2**20
     stored = Fraction(k // 4, 2**24) * Fraction(65, 64)
     cdna3 = Fraction(k + k // 4 + 1, 2**24) + stored
@@ -119,6 +119,10 @@ def test_parts_of_bounds_that_no_known_input_reaches() -> None:
     for (name, count), value in wanted.items():
         found = Fraction(float(absolute_error(accumulator_named(name), np.ones(1), count, steps=0)[0]))
         assert value < found < value * Fraction(1002, 1000), name
+    # eight ones in two steps of four: 3 and 4 of them cut at 1 and at 4, and 4 and 8 stored
+    ones = np.ones((1, 8))
+    found = error_in_order(accumulator_named("tensor_core_23"), ones, ones, 4)[0, 0]
+    assert (3 + 4 * 4 + 4 + 8) * 2.0**-23 < found < (3 + 4 * 4 + 4 + 8) * 2.0**-23 * 1.002
     # never above what facts/matrix-units.md, section 6, has for the same units
     for name, length, fraction, bits in (("tensor_core_23", 4, 23, 23), ("tensor_core_13", 16, 13, 13)):
         found = absolute_error(accumulator_named(name), np.ones(1), 512, steps=0)[0]

@@ -22,14 +22,10 @@ from narrowgauge.golden.manifest import NAME, VECTORS
 from narrowgauge.suites.meta import second_derivation as second
 from narrowgauge.suites.meta.command_sets import as_json, ends, refused, said
 from narrowgauge.suites.meta.golden_sets import (
-    CALLS,
     CASTS,
-    CONVERSIONS,
     DECODES,
-    DRAWN,
     FAMILIES,
     FILE,
-    QUANTIZERS,
     SATURATING,
     WIDE,
     Ints,
@@ -44,7 +40,8 @@ from narrowgauge.suites.meta.second_derivation import DEFAULTS
 pytestmark = pytest.mark.meta
 
 #: families that are no function of a code
-BY_CALLS = (*QUANTIZERS, *DRAWN, *CALLS, *CONVERSIONS)
+#: families without json and header
+BY_CALLS = [family for family in FAMILIES.values() if family.operation not in ("cast", "decode")]
 SMALL = ["float8_e4m3fn"]
 
 

@@ -37,6 +37,7 @@ from narrowgauge.reference.behaviour import behaviour_of, resolved
 from narrowgauge.reference.fast_codec import cast
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.reference.units.registry import UNITS
 from narrowgauge.suites.meta import second_catalogue
 from narrowgauge.suites.meta import second_derivation as second
 from narrowgauge.suites.meta.golden_sets import (
@@ -166,14 +167,14 @@ def test_every_stochastic_vector_agrees_with_exact_fractions(family: Family) -> 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda f: f.name)
 def test_flags_are_faults_and_their_counts_are_reproduced(family: Family) -> None:
     flagged = load_manifest(VECTORS)["files"][f"{family.name}.safetensors"]["flags"]
-    assert flagged.keys() <= FAULTS.keys()
+    assert flagged.keys() <= (UNITS if family.operation == "unit" else FAULTS).keys()
     # An integer has no infinity, no NaN, no negative zero and no subnormals to get wrong; E8M0 no zero either.
     # In float32 every value is exact, and no fault of a policy concerns it.
     # Random bits are no choice of a policy.
-    # What moves codes alone leaves little to get wrong.
+    # What moves codes alone leaves little to get wrong. Vectors of matrix units tell units apart, where there are some.
     if family.operation == "convert":
         assert flagged
-    elif family.operation not in ("decode", "stochastic") and family.format != "float32":
+    elif family.operation not in ("decode", "stochastic", "unit") and family.format != "float32":
         assert len(flagged) >= {"integer": 5, "exponent": 7}.get(FORMATS[family.format].family, 8)
     assert flagged == flags(family, stored(family))
 

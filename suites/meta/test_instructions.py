@@ -170,6 +170,19 @@ def test_what_is_compiled_is_what_was_recorded(capsys: pytest.CaptureFixture[str
         assert recorded(one) == RECORD["found"][name], f"{name}; recorded with Triton {RECORD['triton']}"
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--target", "sm_91"], "unknown target 'sm_91'"),
+        (["--rows", "0"], "--rows 0; expected 1 or more"),
+        (["--kernels", "nowhere.py"], "'nowhere.py': no such file"),
+    ],
+)
+def test_a_bad_call_is_refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["instructions", *words]) == Exit.BAD_INPUT
+    assert says in capsys.readouterr().err
+
+
 def test_the_record_says_what_the_facts_say() -> None:
     """Triton's default on Hopper is 13 bits all along K; OCP's fp8 is float16 on MI300, and FNUZ on MI350."""
     found = RECORD["found"]

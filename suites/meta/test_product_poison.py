@@ -49,6 +49,16 @@ def test_what_is_expected_is_what_the_reference_gives(claim: Claim) -> None:
     assert not hit.all()
 
 
+def test_scales_are_poisoned_in_the_block_of_the_element() -> None:
+    """fp4 has no NaN, so its E8M0 scales have: in the first block of a row, and in the last of another."""
+    call = poisoned(Claim(Matmul("ocp.mxfp4", "float32"), "float4_e2m1fn", "bfloat16")).call
+    for name in ("a_scale", "b_scale"):
+        rows, blocks = np.nonzero(np.isnan(decode_values(call.given[name])))
+        last = call.given[name].shape[1] - 1
+        assert dict(zip(rows.tolist(), blocks.tolist(), strict=True)) == {0: last, call.given[name].shape[0] - 1: 0}
+        assert last > 0
+
+
 KERNELS = """
 import torch
 from narrowgauge import Matmul, kernel

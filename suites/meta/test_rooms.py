@@ -36,6 +36,7 @@ IN_THE_CHILD = {
     "fresh_memory",
     "kv_tally",
     "loading",
+    "machine_code",
     "running",
     "torch_files",
     "torch_gpu",

@@ -4,105 +4,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from narrowgauge.contracts.coded import Coded, Input, given_with
-from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Claim, Matmul
-from narrowgauge.reference.behaviour import resolved
-from narrowgauge.reference.expected import expected
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.matmul.products import PRODUCTS
-from narrowgauge.reference.memory import to_memory
-from narrowgauge.suites.meta.product_inputs import inputs_for
-from narrowgauge.suites.meta.second_operands import Place, Real, number
-from narrowgauge.suites.meta.second_products import Made, code, exact_at, made, once, possible_at
-from narrowgauge.suites.meta.second_reach import allowance, reach
-from narrowgauge.suites.meta.second_sums import NARROW, Term, Way, drawn, summed
+from narrowgauge.suites.meta.product_checks import (
+    alike,
+    derived,
+    drawn_input,
+    ends,
+    f32,
+    floats,
+    formats,
+    held,
+    one_dot,
+    places,
+    swamped,
+    value,
+    with_strange,
+    within,
+)
+from narrowgauge.suites.meta.second_operands import number
+from narrowgauge.suites.meta.second_products import exact_at, once, possible_at
+from narrowgauge.suites.meta.second_reach import allowance
+from narrowgauge.suites.meta.second_sums import NARROW, Term, Way, summed
 
 pytestmark = pytest.mark.meta
-
-Floats = npt.NDArray[np.float64]
-
-
-def ends(claim: Claim, x: Coded) -> tuple[Coded, Coded]:
-    """The interval of a claim."""
-    (interval,) = expected(claim, x).values()
-    return interval.low, interval.high
-
-
-def derived(claim: Claim, x: Coded, rounding: str = "") -> Made:
-    """The second derivation of what a kernel is given, as it stands in memory."""
-    contract = resolved(claim).contract
-    assert isinstance(contract, Matmul)
-    assert not isinstance(contract.product, str)
-    image = to_memory(claim, x)
-    inputs = {"x": image, **given_with(image)}
-    return made(contract.product, claim.source, claim.format, inputs, rounding)
-
-
-def value(coded: Coded, place: Place) -> Real:
-    return number(int(coded.data[place]), coded.format)
-
-
-def places(m: Made, count: int, seed: int = 1) -> Iterator[Place]:
-    rng = Random(seed)
-    for _ in range(count):
-        yield rng.randrange(m.shape[0]), rng.randrange(m.shape[1])
-
-
-def drawn_input(name: str, source: str, out: str) -> Coded:
-    """Random codes: one more than a whole number of blocks each way, where blocks may be ragged."""
-    blocks = "block" in name
-    rows = (256 if PRODUCTS[name].grouped else 136) if blocks else 16
-    given = inputs_for(PRODUCTS[name], source, out, (5, rows, 256 if blocks else 160), 5)
-    x = given.pop("x")
-    return Input(x.format, x.data, given)
-
-
-def formats(name: str) -> tuple[str, str]:
-    """A pair of a product's formats that shows most of its sum: float32 where there is one."""
-    return max(PRODUCTS[name].formats, key=lambda pair: pair[1] in ("float32", "int32"))
-
-
-def held(claim: Claim, x: Coded, where: list[Place], ways: int) -> int:
-    """Hold an expectation to the second derivation, at some places: how many of them are points.
-
-    Draws of right machines lie in the interval, and so does the exact result rounded once, which a point is; the
-    interval lies within what the proof at ``allowance`` leaves a machine. NaN and infinity are as IEEE 754 says.
-    """
-    low, high = ends(claim, x)
-    product = str(claim.contract.rule)
-    roundings = ("", "toward_zero", "nearest_away") if "tf32" in product else ("",)
-    turned = [derived(claim, x, rounding) for rounding in roundings]
-    centre, rng, points = derived(claim, x, "none"), Random(2), 0
-    for place in where:
-        near, far, want = value(low, place), value(high, place), number(once(turned[0], place), claim.format)
-        points += near == far
-        if not isinstance(exact_at(centre, place), Fraction):
-            assert _alike(near, want), place
-            assert _alike(far, want), place
-            continue
-        assert near <= want <= far, place
-        for m in turned * ways:
-            found = possible_at(m, place, drawn(rng), rng)
-            assert found is None or near <= number(found, claim.format) <= far, (place, found)
-        within(centre, place, near, far)
-    return points
-
-
-def within(m: Made, place: Place, near: Real, far: Real) -> None:
-    """The interval is no wider than the second derivation allows."""
-    least, largest = reach(m, place)
-    assert least <= near, place
-    assert far <= largest, place
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -122,41 +55,42 @@ def test_the_suites_cases_are_as_derived(name: str) -> None:
             continue
         where = list(places(derived(claim, x), 2 if case == "exact" else 1))
         if case == "specials":
-            odd = np.argwhere(~np.isfinite(_floats(ends(claim, x)[0])))
+            odd = np.argwhere(~np.isfinite(floats(ends(claim, x)[0])))
             where += [(int(r), int(c)) for r, c in odd[:: max(1, len(odd) // 3)]]
         points = held(claim, x, where, ways=1)
         assert case != "exact" or points == len(where)
 
 
-def _floats(coded: Coded) -> Floats:
-    found = [number(int(c), coded.format) for c in coded.data.ravel()]
-    return np.array([float(f) for f in found]).reshape(coded.shape)
+#: operands in which NaN and infinities are put; a format without infinity has NaN alone
+STRANGE = {
+    "plain.matmul_bias": "float16", "plain.matmul_then_bias": "bfloat16", "plain.matmul_fp8": "float8_e5m2",
+    "vllm.moe": "bfloat16", "vllm.fp8_token_channel_bias": "float8_e4m3fn", "vllm.fp8_block": "float8_e4m3fn",
+    "awq.gemm": "float16", "gptq.gemm_act_order": "float16", "ocp.mxfp8": "float8_e4m3fn",
+    "plain.matmul_tf32": "float32",
+}  # fmt: skip
 
 
-def _alike(one: Real, other: Real) -> bool:
-    """Zeros of either sign, NaNs of any."""
-    return one == other or (one != one and other != other)
+@pytest.mark.parametrize("name", STRANGE)
+def test_nan_and_infinity_are_as_ieee_754_says(name: str) -> None:
+    """In their row and column, and nowhere else."""
+    source = STRANGE[name]
+    out = max((o for s, o in PRODUCTS[name].formats if s == source), key=lambda o: o == "float32")
+    claim = Claim(Matmul(name, "float32"), source, out)
+    x = with_strange(drawn_input(name, source, out), 11)
+    low, high = ends(claim, x)
+    m = derived(claim, x)
+    odd = 0
+    for place in np.ndindex(m.shape[0], min(m.shape[1], 16)):
+        near, far, want = value(low, place), value(high, place), number(once(m, place), out)
+        assert isinstance(want, float) == isinstance(near, float) == isinstance(far, float), place
+        if isinstance(want, float):
+            odd += 1
+            assert alike(near, want), place
+            assert alike(far, want), place
+    assert odd >= 16
 
 
 # ---------------- attained
-
-
-def one_dot(format: str, a: list[float], b: list[float], **scales: list[list[float]]) -> Input:
-    """Operands [1, k] of values, and scales in float32."""
-
-    def coded(rows: list[list[float]], format: str) -> Coded:
-        codes = [[code(Fraction(v), format) for v in row] for row in rows]
-        return Coded(format, np.array(codes, format_named(format).storage))
-
-    given = {"b": coded([b], format), **{n: coded(rows, "float32") for n, rows in scales.items()}}
-    return Input(format, coded([a], format).data, given)
-
-
-def swamped(format: str, large: float, small: tuple[float, float], k: int, every: int = 0) -> Input:
-    """One large product, or one ``every`` so many, and small ones that are lost beside it."""
-    first = [i % (every or k) == 0 for i in range(k)]
-    a, b = ([large if f else s for f in first] for s in small)
-    return one_dot(format, a, b)
 
 
 VOLTA, QGMMA = Way("chopped", 4, 23), Way("chopped", 32, 13, 14)
@@ -201,10 +135,6 @@ def test_thirteen_bits_are_expected_where_they_are_claimed_alone(way: Way) -> No
         assert isinstance(exact, Fraction)
         assert exact - off <= found <= exact + off
     assert outside >= 6
-
-
-def f32(bits: int) -> float:
-    return float(np.uint32(bits).view(np.float32))
 
 
 #: a dot of small whole numbers, scales of a and b, and the float32 results of every association

@@ -78,6 +78,7 @@ def test_every_way_to_compute_softmax_lies_inside(case: str) -> None:
             inside(power / total, "softmax", x)
             inside(power * (ONE / total), "softmax", x)
             inside(value - value.max(axis=1, keepdims=True) - np.log(total), "log_softmax", x)
+            inside(value - (value.max(axis=1, keepdims=True) + np.log(total)), "log_softmax", x)
     power, total = in_stretches(value, min(STRETCHES, value.shape[1]))
     inside(power / total, "softmax", x)
 
@@ -130,9 +131,11 @@ def test_every_way_to_route_lies_inside(case: str) -> None:
     """Sigmoids by exponentials of both bases; then the choice, of equal ones the lower first, and the shares."""
     x = call(case, WIDE["router_sigmoid"], "float32")
     value, bias = to_float32(x), to_float32(x.given["bias"])
-    for exponential in (np.exp(-value), np.exp2(-value * LOG2_E)):
+    half = np.float32(0.5)
+    for exponential in (np.exp(-value), np.exp2(-value * LOG2_E), np.tanh(half * value)):
         for ulps in (-2, 0, 2):
-            score = ONE / (ONE + moved(exponential, ulps))
+            found = moved(exponential, ulps)
+            score = half + half * found if (exponential < 0).any() else ONE / (ONE + found)
             experts = np.argsort(-(score + bias), axis=1, kind="stable")[:, :4]
             weights = np.take_along_axis(score, experts, 1)
             inside(experts.astype(np.float32), "router_sigmoid", x, "experts")

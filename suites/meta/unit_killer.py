@@ -14,7 +14,7 @@ from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.units.registry import UNITS
 from narrowgauge.reference.units.running import dot
 from narrowgauge.reference.units.unit import Unit
-from narrowgauge.suites.meta.unit_sets import Dots, cases, distinct, drawn, golden_dots
+from narrowgauge.suites.meta.unit_sets import Dots, cases, distinct, drawn, golden_dots, wide_dots
 
 COUNT, SEED = 15, 102
 
@@ -25,6 +25,8 @@ def sets() -> dict[str, tuple[Dots, ...]]:
     found: dict[str, tuple[Dots, ...]] = {}
     for unit in distinct():
         of_unit = [drawn(unit, fmt, COUNT, SEED, scale) for fmt, scale in cases(unit)]
+        if unit.out == "float64":
+            of_unit.append(wide_dots(unit))
         for rule, out in families():
             of_unit += [dots for dots in golden_dots(rule, out) if dots.unit == unit.name]
         found[unit.name] = tuple(of_unit)

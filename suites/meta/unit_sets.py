@@ -113,6 +113,26 @@ def cases(unit: Unit) -> Iterator[tuple[str, str]]:
         yield from ((fmt, scale) for scale in unit.scales or ("",))
 
 
+#: of float64, which golden files have not: terms (k, x, y) and addends, for the sign of zeros, overflow, one rounding
+WIDE: tuple[tuple[dict[int, tuple[float, float]], float], ...] = (
+    ({0: (1 + 2.0**-30, 1 - 2.0**-30)}, -1.0),
+    (dict.fromkeys(range(8), (-0.0, 1.0)), -0.0),
+    ({0: (1.0, 1.0)}, -1.0),
+    ({7: (-(2.0**1023), 2.0)}, 0.0),
+)
+
+
+def wide_dots(unit: Unit) -> Dots:
+    """Dot products of float64."""
+    a, b = np.zeros((len(WIDE), 8)), np.zeros((len(WIDE), 8))
+    for row, (terms, _) in enumerate(WIDE):
+        for k, (x, y) in terms.items():
+            a[row, k], b[row, k] = x, y
+    c = np.array([addend for _, addend in WIDE])
+    one, other, addends = (Coded("float64", each.view(np.uint64)) for each in (a, b, c))
+    return Dots(unit.name, one, other, addends, (), expected(unit, one, other, addends, ()))
+
+
 @cache
 def golden_dots(rule: str, out: str) -> tuple[Dots, ...]:
     """The golden vectors of a file, for each of its units."""
