@@ -127,6 +127,12 @@ IN_FULL = {
     "gptq_zero_of_7": "product.offset_one_lower",
 }
 
+#: of these the way in which it was made is said
+SAID = {
+    "scaled_after_the_narrowing": ": product.scale_after_narrowing (each rounded, that of a first)\n",
+    "in_bfloat16": "jax#17792); steps of 1\n",
+}
+
 
 @cache
 def _call(case: str, claim: Claim) -> Coded:
@@ -156,6 +162,7 @@ def _holds(device: Device, expected_names: dict[str, str], *files: str) -> None:
         assert _explains(fault, planned, x, found.outputs or {}), name
         if name in IN_FULL:
             assert (found.row.faults, found.row.left) == ((IN_FULL[name],), 0), found.message
+            assert SAID.get(name, "") in found.message
     assert seen == expected_names.keys()
 
 
