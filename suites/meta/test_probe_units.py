@@ -226,6 +226,13 @@ def test_a_claimed_portrait_is_held_to_what_was_found(qgmma: Portrait) -> None:
         differences({"widht": "13"}, qgmma)
 
 
+def test_factors_are_normal_numbers_where_there_are_any() -> None:
+    """A unit that flushes subnormal operands is asked the same products."""
+    assert Setting(Side(E4M3), Side(BF16), F32, 128).factors(2.0**-24) == (2.0**-6, 2.0**-18)
+    assert Setting(Side(E4M3), Side(E4M3), F32, 128).factors(2.0**-18) == (2.0**-9, 2.0**-9)
+    assert Setting(Side(E4M3), Side(E4M3), F32, 128).factors(2.0**-19) is None
+
+
 def test_every_finding_is_explained() -> None:
     page = (Path(narrowgauge.__file__).parents[1] / "docs" / "probes.md").read_text()
     table = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")][1:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -122,7 +122,7 @@ def test_a_float16_accumulator_is_told() -> None:
     assert (narrow["range"].value, narrow["carried"].value) == ("float16", "10")
 
 
-ROUNDED = {
+ROUNDED: dict[str, Callable[[int, int], int]] = {
     "down": lambda x, place: x >> place << place,
     "up": lambda x, place: -(-x >> place << place),
     "toward_zero": cut,
