@@ -240,7 +240,10 @@ def test_explain_in_the_user_s_own_words(asked: str, title: str, capsys: pytest.
 )
 def test_explain_what_is_not_known(asked: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = refused(["explain", asked], capsys)
-    assert f"unknown format, policy, recipe, conversion, fault, target or symptom {asked!r}; " in text
+    assert (
+        f"unknown format, policy, recipe, conversion, product, operation, unit, accumulator, fault, target or symptom {asked!r}; "
+        in text
+    )
     assert near in text
 
 

@@ -116,6 +116,12 @@ TRITON = {
     "row_sums_of_the_last_tile": "product.row_sums_of_the_last_tile",
     "one_expert_for_a_tile": "product.expert_of_the_tile",
 }
+#: every wrong kernel with its fault alone
+NAMED = {
+    f"{place}_{name}": fault.partition(":")[0]
+    for place, table in enumerate((NUMPY_AND_TORCH, WEIGHTS, TRITON))
+    for name, fault in table.items()
+}
 #: found by the form of what comes back, whatever its numbers are
 UNWRITTEN = {"rows_of_no_expert_unwritten"}
 #: diagnosed in full: by these faults and no other
