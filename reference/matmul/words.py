@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from narrowgauge.contracts.product import BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, B, Operand, Product
+from narrowgauge.contracts.product import BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, B, Product
 from narrowgauge.contracts.recipe import OF_TENSOR, Chain, Recipe
 from narrowgauge.reference.matmul.accumulators import Accumulator
 from narrowgauge.reference.matmul.call import inputs_of, recipe_of_operand

@@ -57,7 +57,7 @@ def drawn_input(name: str, source: str, out: str) -> Coded:
     """Random codes: one more than a whole number of blocks each way, where blocks may be ragged."""
     blocks = "block" in name
     rows = (256 if PRODUCTS[name].grouped else 136) if blocks else 16
-    given = inputs_for(PRODUCTS[name], source, out, (5, rows, 256 if blocks else 160), 5)
+    given = inputs_for(PRODUCTS[name], source, out, (5, rows, 256 if blocks or PRODUCTS[name].b.whole else 160), 5)
     x = given.pop("x")
     return Input(x.format, x.data, given)
 
