@@ -52,7 +52,7 @@ def terms_by_expert(multiplying: Multiplying, x: Input) -> list[tuple[Rows, Term
     last = np.array(ends, np.intp) - 1
     a_scale, b_scale = a.scales[:, last // a.each], b.scales[:, last // b.each]
     bias = decode_values(given[BIAS]) if product.bias else None
-    least = tuple(least_normal(each.format) for each in (multiplying.a, multiplying.b))
+    least = tuple(least_normal(name) for name in multiplying.entering)
     whole = (a.factors + b.factors, a.divisors + b.divisors)
     if not product.grouped:
         every = np.arange(len(a.numbers))

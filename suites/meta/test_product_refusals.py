@@ -14,6 +14,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, Matmul
 from narrowgauge.contracts.product import Operand, Product
 from narrowgauge.reference.expected import expected
+from narrowgauge.reference.matmul.call import check_call
 from narrowgauge.reference.matmul.memory import check_packed, read_memory, to_memory
 from narrowgauge.reference.matmul.products import PRODUCTS
 from narrowgauge.suites.meta.product_inputs import inputs_for
@@ -37,6 +38,7 @@ def good(name: str, depth: int = K, columns: int = N) -> Input:
 
 def refused(name: str, x: Coded) -> str:
     with pytest.raises(BadInput) as error:
+        check_call(PRODUCTS[name], *PRODUCTS[name].formats[0], x)
         expected(Claim(Matmul(name), *PRODUCTS[name].formats[0]), x)
     return str(error.value)
 
