@@ -96,7 +96,7 @@ def _beside(multiplying: Multiplying, kind: Kind, sizes: Sizes, name: str, fmt: 
     if name == EXPERT_COUNT:
         return coded_as(np.full((1, 1), float(experts)), "int32")
     if name == EXPERTS:  # one expert has no rows, some rows have no expert
-        return coded_as((np.arange(sizes.rows)[None] * 2 % (experts + 1) - 1.0).clip(-1, max(0, experts - 2)), "int32")
+        return coded_as((np.arange(sizes.rows)[None] * 7 % (experts + 1) - 1.0).clip(-1, max(0, experts - 2)), "int32")
     if name == BIAS:
         return coded_as(around((experts, sizes.columns), _BIAS), fmt)
     side, _, stored = name.partition("_")
