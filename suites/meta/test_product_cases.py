@@ -22,27 +22,27 @@ from narrowgauge.suites.planning import Planned, plan_cases
 pytestmark = pytest.mark.meta
 
 E4, HALF, BF16, F32 = "float8_e4m3fn", "float16", "bfloat16", "float32"
-#: what every product has; what it has beside that, with sums in float32. Not there, and why: subnormal numbers of 16
-#: bits, which may be flushed, and of products in which nothing is exact; NaN of float32, which suites/matmul/poison.py
+#: what every product has; what it has beside that, with sums in float32. Not there, and why: subnormal numbers of bfloat16,
+#: whose products vanish; NaN of float32, which suites/matmul/poison.py
 #: has, and of integers; limit, beyond and lost, which are drawn for codes that are the numbers themselves
 EVERY = {"exact", "noise", "positive", "surrounded", "one_row", "no_rows", "short"}
 DRAWN = {"full", "limit", "beyond", "lost"}
 NARROW = {"full", "subnormal", "specials"}
 WIDE = {"full", "specials"}
 CASES_OF: dict[str, set[str]] = {
-    "plain.matmul": DRAWN | WIDE, "plain.matmul/float32": DRAWN,
-    "plain.matmul_bias": DRAWN | WIDE, "plain.matmul_bias/float32": DRAWN,
-    "plain.matmul_bias/bfloat16": DRAWN | NARROW,  # subnormal sums vanish beside the bias
-    "plain.matmul_then_bias": DRAWN | WIDE, "plain.matmul_then_bias/bfloat16": DRAWN | NARROW,
+    "plain.matmul": DRAWN | NARROW, "plain.matmul/bfloat16": DRAWN | WIDE, "plain.matmul/float32": DRAWN,
+    "plain.matmul_bias": DRAWN | NARROW, "plain.matmul_bias/float32": DRAWN,  # what vanishes, vanishes beside the bias
+    "plain.matmul_then_bias": DRAWN | NARROW,
     "plain.matmul_tf32": {"full"}, "plain.matmul_fp8": DRAWN | NARROW,
-    "plain.matmul_int8": {"full", "limit", "beyond"}, "vllm.moe": WIDE,
+    "plain.matmul_int8": {"full", "limit", "beyond"}, "vllm.moe": NARROW,
+    "vllm.moe/bfloat16": WIDE,
     "vllm.fp8_tensor": DRAWN | NARROW | {"scaled"}, "vllm.fp8_token_channel": DRAWN | NARROW | {"scaled"},
     "vllm.fp8_token_channel_bias": DRAWN | NARROW | {"scaled"}, "vllm.fp8_block": NARROW | {"scaled"},
     "vllm.moe_fp8_channel": NARROW | {"scaled"}, "vllm.moe_fp8_block": NARROW | {"scaled"},
     "vllm.int8_token_channel": {"full", "limit", "beyond", "scaled"},
     "vllm.int8_azp_tensor": {"full", "scaled"}, "vllm.int8_azp_token": {"full", "scaled"},
     "vllm.int8_azp_token_bias": {"full", "scaled"},
-    **{f"{name}{ending}": WIDE for ending in ("", "_bf16") for name in (
+    **{f"{name}{ending}": kinds for ending, kinds in (("", NARROW), ("_bf16", WIDE)) for name in (
         "awq.gemm", "gptq.gemm_symmetric", "gptq.gemm", "gptq.gemm_act_order", "vllm.w4a16_uint4b8",
         "vllm.w4a16_zero_point")},
     "ocp.mxfp8": NARROW | {"extreme"}, "ocp.mxfp4": NARROW | {"extreme"}, "ocp.mxfp8_mxfp4": NARROW | {"extreme"},
@@ -181,7 +181,8 @@ ON = {
                               "host": "float32", "interpreter": "float32"},
     ("ocp.mxfp8_mxfp4", E4): {"sm_90": "tensor_core_13", "sm_100": "float32"},
     ("ocp.mxfp8_to_bf16", BF16): {"sm_90": "float32", "gfx1151": "rdna3"},
-    ("plain.matmul", HALF): {"sm_75": "float32", "sm_90": "float32", "gfx942": "float32", "gfx1100": "rdna3"},
+    ("plain.matmul", HALF): {"sm_75": "float32", "sm_90": "float32", "gfx90a": "float32_flushed", "gfx942": "float32",
+                             "gfx1100": "rdna3", "": "float32_flushed"},
     ("vllm.int8_token_channel", "int8"): {"sm_90": "int32", "gfx942": "int32", "host": "int32"},
 }  # fmt: skip
 
@@ -237,5 +238,6 @@ def test_a_smoke_run_has_one_emulated_cell_of_each_of_our_products() -> None:
     theirs = plan_cases([kernel("soft", PLAIN, own=False)], devices, "matmul", "smoke")
     smoke = [c.name for c in CASES if c.operation == "matmul" and c.depth == "smoke"]
     assert {p.claim.format for p in theirs} == {BF16, F32}
-    assert [p.case for p in theirs if p.claim.format == F32] == [n for n in smoke if n in CASES_OF["plain.matmul"] | EVERY]
-
+    assert [p.case for p in theirs if p.claim.format == F32] == [
+        n for n in smoke if n in CASES_OF["plain.matmul/bfloat16"] | EVERY
+    ]
