@@ -22,9 +22,9 @@ from narrowgauge.suites.planning import Planned, plan_cases
 pytestmark = pytest.mark.meta
 
 E4, HALF, BF16, F32 = "float8_e4m3fn", "float16", "bfloat16", "float32"
-#: what every product has; what it has beside that, with sums in float32. Not there, and why: subnormal numbers of bfloat16,
-#: whose products vanish; NaN of float32, which suites/matmul/poison.py
-#: has, and of integers; limit, beyond and lost, which are drawn for codes that are the numbers themselves
+#: what every product has; what it has beside that, with sums in float32. Not there, and why: subnormal numbers of
+#: bfloat16, whose products vanish; NaN of float32, which suites/matmul/poison.py has, and of integers; limit, beyond
+#: and lost, which are drawn for codes that are the numbers themselves
 EVERY = {"exact", "noise", "positive", "surrounded", "one_row", "no_rows", "short"}
 DRAWN = {"full", "limit", "beyond", "lost"}
 NARROW = {"full", "subnormal", "specials"}
@@ -167,7 +167,7 @@ def test_a_scale_that_is_nan_is_among_the_special(name: str, source: str, code: 
 
 
 def test_a_kind_that_says_nothing_is_refused() -> None:
-    with pytest.raises(BadInput, match="plain.matmul: a call of kind 'extreme' says nothing of it"):
+    with pytest.raises(BadInput, match=r"plain\.matmul: a call of kind 'extreme' says nothing of it"):
         call_of(multiplying_of(Claim(Matmul("plain.matmul"), HALF, F32)), Shape("extreme"))
 
 

@@ -264,6 +264,20 @@ def test_a_scale_that_is_nan_reaches_its_row_or_its_column_alone(name: str, code
         nowhere_but(claim, Input(x.format, x.data, {**x.given, side: Coded(x.given[side].format, data)}), where)
 
 
+@pytest.mark.parametrize("name", ["plain.matmul_bias", "plain.matmul_then_bias"])
+def test_a_bias_that_is_no_number_reaches_its_column_alone(name: str) -> None:
+    claim = Claim(Matmul(name), BF16, BF16)
+    x = drawn_input(name, BF16, BF16)
+    assert isinstance(x, Input)
+    data = x.given["bias"].data.copy()
+    data[0, 3], data[0, 4] = 0x7FC0, 0xFF80
+    found = Input(x.format, x.data, {**x.given, "bias": Coded(BF16, data)})
+    nowhere_but(claim, found, (slice(None), 3))
+    for end in ends(claim, found):
+        assert (end.data[:, 4] == 0xFF80).all()
+        assert (end.data == 0xFF80).sum() == len(end.data)
+
+
 def test_rows_of_no_expert_are_zeros_whatever_they_hold() -> None:
     claim = Claim(Matmul("vllm.moe"), HALF, HALF)
     x = drawn_input("vllm.moe", HALF, HALF)
@@ -304,7 +318,7 @@ def test_a_product_as_data_is_as_derived(what: str) -> None:
 @pytest.mark.parametrize("kind", ["exact", "noise"])
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_no_order_gives_anything_else(name: str, kind: Name) -> None:
-    """Orders, trees, tiles, splits and units as they are drawn: what is called a point is all that any of them gives."""
+    """Orders, trees, tiles, splits and units as they are drawn: a point is all that any of them gives."""
     source, out = formats(name)
     claim = Claim(Matmul(name, "float32"), source, out)
     x = call_of(multiplying_of(claim), Shape(kind, rows=2, columns=8, blocks=1, depth=24, experts=2, seed=5))

@@ -36,10 +36,14 @@ def good(name: str, depth: int = K, columns: int = N) -> Input:
     return Input(x.format, x.data, given)
 
 
+def multiply(name: str, x: Coded) -> None:
+    check_call(PRODUCTS[name], *PRODUCTS[name].formats[0], x)
+    expected(Claim(Matmul(name), *PRODUCTS[name].formats[0]), x)
+
+
 def refused(name: str, x: Coded) -> str:
     with pytest.raises(BadInput) as error:
-        check_call(PRODUCTS[name], *PRODUCTS[name].formats[0], x)
-        expected(Claim(Matmul(name), *PRODUCTS[name].formats[0]), x)
+        multiply(name, x)
     return str(error.value)
 
 
@@ -103,29 +107,31 @@ WRONG: dict[str, tuple[str, Callable[[Input], Input], str]] = {
     "b of three axes": (CHANNEL, beside("b", stacked), "'b' is float8_e4m3fn [1, 24, 256]; expected a matrix"),
     "b of another format": (CHANNEL, beside("b", as_format("float8_e5m2")), "b is float8_e5m2 [24, 256]; expected flo"),
     "b that is no code": (MXFP4, beside("b", last(16)), "b holds numbers that are no codes of float4_e2m1fn"),
-    "another K": (CHANNEL, beside("b", cut(0, 1)), "a is [5, 256], b [24, 255]; expected the same K, which is a's 256"),
+    "another K": (CHANNEL, beside("b", cut(0, 1)), "a is [5, 256], b [24, 255]; expected the same K, which is"),
     "another K of columns": ("awq.gemm", beside("b", cut(8, 0)), "b [248, 24]; expected the same K, which is a's 256"),
     "no scale": (CHANNEL, beside("a_scale", no), "a_scale is missing; expected float32 [5, 1] for a [5, 256]"),
     "a scale of another format": (CHANNEL, beside("b_scale", as_format("int32")), "b_scale is int32 [24, 1]; expected"),
     "a scale turned": (CHANNEL, beside("b_scale", turned), "b_scale is float32 [1, 24]; expected float32 [24, 1]"),
     "a scale of fewer rows": (CHANNEL, beside("a_scale", cut(1, 0)), "a_scale is float32 [4, 1]; expected float32 [5,"),
-    "a scale of fewer blocks": (BLOCK, beside("b_scale", cut(0, 1)), "b_scale is float32 [1, 1]; expected float32 [1,"),
+    "a scale of fewer blocks": (BLOCK, beside("b_scale", cut(0, 1)), "b_scale is float32 [1, 1]; expected float32"),
     "a whole scale of rows": (NVFP4, beside("a_global_scale", lambda v: Coded(v.format, v.data.repeat(5, 0))),
                               "a_global_scale is float32 [5, 1]; expected float32 [1, 1]"),
     "a zero point turned": (AZP, beside("a_zero_point", turned), "a_zero_point is int32 [1, 5]; expected int32 [5, 1]"),
     "a bias of rows": (BIAS, beside("bias", cut(0, N - M)), "bias is bfloat16 [1, 5]; expected bfloat16 [1, 24]"),
-    "an index of fewer k": (ACT, beside("b_group_index", cut(0, 1)), "b_group_index is int32 [1, 255]; expected int32 "),
+    "an index of fewer k": (ACT, beside("b_group_index", cut(0, 1)), "b_group_index is int32 [1, 255]; expected"),
     "an infinite scale": (CHANNEL, beside("a_scale", last(INFINITY)), "a_scale[4, 0] is inf; expected finite scales"),
     "a scale that is NaN": (CHANNEL, beside("b_scale", last(NAN)), "b_scale[23, 0] is nan; expected finite scales"),
-    "a whole scale that is NaN": (NVFP4, beside("b_global_scale", last(NAN)), "b_global_scale[0, 0] is nan; expected f"),
+    "a whole scale that is NaN": (NVFP4, beside("b_global_scale", last(NAN)), "b_global_scale[0, 0] is nan; expected"),
     "a NaN of float16": ("awq.gemm", beside("b_scale", last(0x7E00)), "b_scale[1, 23] is nan; expected finite scales"),
     "a NaN of bfloat16": ("awq.gemm_bf16", beside("b_scale", last(0x7FC0)), "b_scale[1, 23] is nan; expected finite s"),
     "a group that is not": (ACT, beside("b_group_index", last(2)), "b_group_index[0, 255] is 2; expected 0 to 1"),
     "a group before all": (ACT, beside("b_group_index", last(-1)), "b_group_index[0, 255] is -1; expected 0 to 1"),
     "no count": (GROUPED, beside("expert_count", no), "expert_count is missing; expected int32 [1, 1]"),
-    "a count as float": (GROUPED, beside("expert_count", as_format("float32")), "expert_count is float32 [1, 1]; expec"),
+    "a count as float": (GROUPED, beside("expert_count", lambda v: last(0x40000000)(as_format("float32")(v))),
+                         "expert_count is float32 [1, 1]; expected int32 [1, 1]"),
     "two counts": (GROUPED, beside("expert_count", lambda v: Coded(v.format, v.data.repeat(2, 1))),
                    "expert_count is int32 [1, 2]; expected int32 [1, 1]"),
+    "an empty count": (GROUPED, beside("expert_count", cut(0, 1)), "expert_count is int32 [1, 0]; expected int32 [1, 1]"),
     "no experts at all": (GROUPED, beside("expert_count", last(0)), "b has 256 rows for 0 experts; expected as many"),
     "rows of no expert": (GROUPED, beside("expert_count", last(3)), "b has 256 rows for 3 experts; expected as many"),
     "blocks of two experts": (GROUPED, beside("expert_count", last(4)), "64 columns of each expert are no whole number"
@@ -165,7 +171,8 @@ def test_sums_beyond_all_numbers_are_refused() -> None:
 #: scales of a and of b whose product, or whose product with the sum 4, is no normal number of float32
 OUT_OF_RANGE = {
     "both scales": (2.0**-70, 2.0**-70), "a large one": (2.0**126, 1.0), "the other": (1.0, 2.0**126),
-    "both and the sum": (2.0**60, 2.0**66), "a small one": (2.0**-129, 2.0**20), "subnormal together": (2.0**-63, 2.0**-64),
+    "both and the sum": (2.0**60, 2.0**66), "a small one": (2.0**-129, 2.0**20),
+    "subnormal together": (2.0**-63, 2.0**-64),
 }  # fmt: skip
 
 
