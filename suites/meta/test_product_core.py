@@ -112,16 +112,19 @@ def f(number: float) -> float:
     return float(np.float32(number))
 
 
-def four_bits(global_a: float, global_b: float) -> Input:
-    """6 · 4 + 6 · 1.5 + 2 · 1 = 35 in NVFP4, under block scales of 1."""
-    rows = {"a": [7, 7, 4], "b": [6, 3, 2]}
-    codes = {n: Coded("float4_e2m1fn", np.array([[*row, *[0] * 13]], np.uint8)) for n, row in rows.items()}
-    one = Coded(E4, np.array([[0x38]], np.uint8))
+def four_bits(
+    global_a: float, global_b: float, a: tuple[int, ...] = (7, 7, 4), b: tuple[int, ...] = (6, 3, 2)
+) -> Input:
+    """NVFP4 under block scales of 1: 6 · 4 + 6 · 1.5 + 2 · 1 = 35, or other codes."""
+    depth = -(-len(a) // 16) * 16
+    rows = {n: [[*row, *[0] * (depth - len(row))]] for n, row in (("a", a), ("b", b))}
+    codes = {n: Coded("float4_e2m1fn", np.array(row, np.uint8)) for n, row in rows.items()}
+    ones = Coded(E4, np.full((1, depth // 16), 0x38, np.uint8))
     over = {
         f"{n}_global_scale": Coded(F32, np.array([[g]], np.float32).view(np.uint32))
         for n, g in (("a", global_a), ("b", global_b))
     }
-    return Input("float4_e2m1fn", codes["a"].data, {"b": codes["b"], "a_scale": one, "b_scale": one, **over})
+    return Input("float4_e2m1fn", codes["a"].data, {"b": codes["b"], "a_scale": ones, "b_scale": ones, **over})
 
 
 def test_reciprocals_of_whole_scales_are_rounded_too() -> None:
@@ -137,8 +140,11 @@ def test_reciprocals_of_whole_scales_are_rounded_too() -> None:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_whole_scale_of_either_sign_keeps_ends_in_order(sign: int) -> None:
-    near, far = interval("nvidia.nvfp4", four_bits(sign * f(1.3), f(0.7)))
-    assert near < Fraction(35 * sign) / Fraction(f(1.3)) / Fraction(f(0.7)) < far
+    """256 times 36 is more than 13 bits hold, with one more that they lose."""
+    codes = (7,) * 255 + (1,)
+    near, far = interval("nvidia.nvfp4", four_bits(sign * 1.5, 1.0, codes, codes), accumulator="tensor_core_13")
+    exact = Fraction(sign) * (255 * 36 + Fraction(1, 4)) / Fraction(1.5)
+    assert near < exact < far
 
 
 def test_whole_scales_of_powers_of_two_round_nothing() -> None:
