@@ -8,7 +8,7 @@ Codes and patterns are the bits of one element as unsigned integers, little-endi
 
 A family is one rule at one destination format: cast-RULE-FORMAT, stochastic-RULE-FORMAT, quantize-RULE-FORMAT, or
 decode-FORMAT; kv_write-CACHE-FORMAT and kv_read-CACHE-FORMAT are calls on a key-value cache that holds codes of FORMAT;
-convert-CONVERSION-FORMAT are calls of a converter of checkpoints.
+convert-CONVERSION-FORMAT are calls of a converter of checkpoints, matmul-PRODUCT-FORMAT products of matrices.
 
 safetensors/FAMILY.safetensors   all tables of a family as U8, U16 and U32
 npy/FAMILY/TABLE.npy             the same, a file per table, for numpy and its readers
@@ -50,6 +50,10 @@ x, v_cache, block_table, seq_lens, k_scale, k, v, extent, ...
 x, scale, zero_point, widths, ..., shape, after.codes, after.scale, ...
          of convert: what a converter is handed and what it gives, as they stand in memory (docs/conversions.md), and
          rows and columns of the codes as a matrix
+x, b, a_scale, b_scale, b_zero_point, bias, experts, ..., shape, result
+         of matmul: x is a; the rest is what a kernel is handed, by the names of docs/products.md, packed operands as
+         they stand in memory; shape is M, N and K. result [M, N] is what every order of every sum gives, in an
+         accumulator of 14 bits or more: y[m, n] is the sum over k of a[m, k] times b[n, k], scaled as PRODUCT says
 
 unit-OPERANDS-RESULT (scales behind a dot) has no sources: a, b [n, 64] and c [n] are the operands and addends of dot
 products that tell matrix units apart, a_scale and b_scale the scales of their blocks, and under the name of each unit

@@ -208,7 +208,8 @@ def _unsigned(x: Values, code: npt.NDArray[np.int64], fmt: Format, policy: CastP
 def integer_codes(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) -> Codes:
     """Rounded, the zero point added, then held to the range, which in two's complement is one longer below zero.
 
-    In the precision of x, where every step is exact: float64, or float32 with a zero point of at most 16 bits.
+    In the precision of x, where every step is exact: float64, or float32 with a zero point of at most 16 bits and a
+    format of at most 16.
     """
     low, high = (-fmt.sign_bit, fmt.sign_bit - 1) if fmt.signed else (0, fmt.code_count - 1)
     if policy.limit is not None:
@@ -216,7 +217,8 @@ def integer_codes(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) 
     beyond = float(fmt.code_count + abs(policy.zero_point))  # as good as infinite: no zero point brings it back
     nan = np.isnan(x)
     near = np.clip(np.where(nan, 0, x) if nan.any() else x, -beyond, beyond)
-    rounded = np.clip(_to_whole(near, policy) + policy.zero_point, low, high).astype(np.int32)
+    rounded = np.clip(_to_whole(near, policy) + policy.zero_point, low, high)
+    rounded = rounded.astype(np.int64 if fmt.bits > 16 else np.int32)
     of = {"max": (high, high), "min": (low, low), "signed_max": (high, low)}
     if policy.nan in of and nan.any():  # a NaN of "zero" has been one all along
         plus, minus = of[policy.nan]

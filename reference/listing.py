@@ -8,6 +8,7 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.operations import Claim, Convert, Matmul, OfCache, WideOp
+from narrowgauge.contracts.product import EXPERTS
 from narrowgauge.contracts.recipe import Blocks
 from narrowgauge.contracts.verdict import Mismatch
 from narrowgauge.reference.behaviour import blocks_of
@@ -86,12 +87,12 @@ def _multiplied_from(x: Coded, index: tuple[int, ...]) -> str:
     row, column = index
     beside = []
     for name, value in given_with(x).items():
-        at = {"a": row, "b": column}.get(name.partition("_")[0], column)
+        at = row if name.partition("_")[0] in ("a", EXPERTS) else column
         columns = value.shape[1]
         if value.shape == (1, 1) or (name != "b" and 1 in value.shape and max(value.shape) > at):
             there = (0, 0) if value.shape == (1, 1) else (at, 0) if columns == 1 else (0, at)
             beside.append(f"{name} {show(Coded(value.format, value.data[there]))}")
-    return ", ".join([f"row {row} of a, column {column} of {x.shape[1]} products", *beside])
+    return ", ".join([f"row {row} of a, column {column}: {x.shape[1]} products", *beside])
 
 
 def input_of(x: Coded, index: tuple[int, ...], shape: tuple[int, ...], blocks: Blocks | None) -> str:

@@ -103,6 +103,8 @@ def _plot(arguments: argparse.Namespace) -> int:
 
 def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
     """JSON-able data, and the same in lines for a screen. Raises ``BadInput`` for what nothing is known of."""
+    if what.count("/") == 3:  # of a claim, its rule
+        return explanation(what.split("/")[1].partition("+")[0], width)
     if what in POLICIES:
         return dataclasses.asdict(POLICIES[what]), _policy(POLICIES[what], width)
     if what in RECIPES:

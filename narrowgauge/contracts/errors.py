@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 
 #: how many near names an error suggests
 NEAR = 3
+#: of more names than these the first are listed
+LISTED = 40
 
 
 class NarrowgaugeError(Exception):
@@ -33,5 +35,6 @@ def unknown(
     found = difflib.get_close_matches(given, meant, n=len(meant) or 1, cutoff=0.5)
     near = list(dict.fromkeys(meant[spelling] for spelling in found))[:NEAR]
     place = f" in {where}" if where else ""
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"
+    rest = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names[:LISTED])}{rest}"
     return BadInput(f"unknown {kind} {given!r}{place}; {hint}")

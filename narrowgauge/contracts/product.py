@@ -32,6 +32,7 @@ class Operand:
     format: str = ""  #: of its codes; "" for the claim's source
     enters: str = ""  #: format to which its dequantized numbers are rounded before the product; "" for the codes' own
     by_rows: bool = True  #: its matrix is [M or N, K], as a recipe of rows has it; False for [K, N]
+    whole: bool = False  #: blocks divide its axes in the engine, although the recipe lets the last be smaller
     indexed: bool = False  #: ``b_group_index`` int32 [1, K] says which block of scales along K each k belongs to
     layouts: tuple[tuple[str, str], ...] = ()  #: name of a buffer ("codes", "scale", "zero_point"), and its packing
 

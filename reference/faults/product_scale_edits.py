@@ -204,19 +204,24 @@ exponents_as_numbers = in_operands(_exponents_as_numbers)
 
 def zero_points(change: Callable[[Grid], Grid], side: str = "b") -> Ways:
     """Zero points of an operand are taken for others."""
+    return one(lambda multiplying: _other_zero_points(multiplying, side, change))
 
-    def edit(multiplying: Multiplying) -> Multiplying | None:
-        recipe = recipe_of(multiplying, side)
-        if recipe is None or "zero_point" not in recipe.given_to_reader(codes_of(multiplying, side)):
-            return None
 
-        def changed(value: Coded) -> Coded:
-            numbers = change(value.data.view(np.int32)).astype(np.int32)
-            return Coded(value.format, np.ascontiguousarray(numbers).view(np.uint32))
+def zero_points_of_either(change: Callable[[Grid], Grid]) -> Ways:
+    """The same in either operand, or in both."""
+    return in_operands(lambda multiplying, side: _other_zero_points(multiplying, side, change))
 
-        return taking(multiplying, of_side(multiplying, side, ("zero_point",), changed))
 
-    return one(edit)
+def _other_zero_points(multiplying: Multiplying, side: str, change: Callable[[Grid], Grid]) -> Multiplying | None:
+    recipe = recipe_of(multiplying, side)
+    if recipe is None or "zero_point" not in recipe.given_to_reader(codes_of(multiplying, side)):
+        return None
+
+    def changed(value: Coded) -> Coded:
+        numbers = change(value.data.view(np.int32)).astype(np.int32)
+        return Coded(value.format, np.ascontiguousarray(numbers).view(np.uint32))
+
+    return taking(multiplying, of_side(multiplying, side, ("zero_point",), changed))
 
 
 def reading(change: Callable[[tuple[Any, ...]], tuple[Any, ...] | None], side: str = "b") -> Ways:

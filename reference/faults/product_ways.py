@@ -52,6 +52,7 @@ def in_words(made: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _in_words(ways: list[str]) -> str:
+    ways = list(dict.fromkeys(ways))  # two ways may be told alike
     more = len(ways) - _TOLD
     return " or ".join(ways[:_TOLD]) + (f", or in {more} more ways" if more > 0 else "")
 

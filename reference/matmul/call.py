@@ -6,6 +6,7 @@ a is x [M, K] in the claim's source format; beside it ``b`` and, for each operan
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,8 +23,11 @@ Shape = tuple[int, int]
 
 
 def recipe_of_operand(operand: Operand) -> Recipe | None:
-    """The recipe that wrote an operand; None for plain numbers."""
-    return recipes.resolve(operand.recipe) if operand.recipe else None
+    """The recipe that wrote an operand, in the blocks that the engine takes; None for plain numbers."""
+    recipe = recipes.resolve(operand.recipe) if operand.recipe else None
+    if recipe is None or not operand.whole:
+        return recipe
+    return replace(recipe, blocks=replace(recipe.blocks, ragged=False))
 
 
 def beside(operand: Operand, format_name: str) -> dict[str, str]:

@@ -29,10 +29,14 @@ def _of(recipe: str, **fields: object) -> Operand:
 
 
 def _rows_of_k(recipe: str, codes: str, zeros: str = "", indexed: bool = False) -> Operand:
-    """A weight [K, N] of four bits, which enters the product as float16 or bfloat16."""
+    """A weight [K, N] of four bits, which enters the product as float16 or bfloat16.
+
+    Groups are whole: vLLM 0.33.0 refuses another K (auto_awq.py:819, kernels/linear/mixed_precision/exllama.py:62,
+    triton_w4a16.py:196 and 355).
+    """
     layouts = (("codes", codes), *((("zero_point", zeros),) if zeros else ()))
     enters = "bfloat16" if recipe.endswith("_bf16") else "float16"
-    return Operand(recipe, "uint4", enters, by_rows=False, indexed=indexed, layouts=layouts)
+    return Operand(recipe, "uint4", enters, by_rows=False, whole=True, indexed=indexed, layouts=layouts)
 
 
 def _four_bits(
