@@ -180,7 +180,7 @@ def multiplying_of(claim: Claim) -> Multiplying:
     product = products.resolve(contract.product)
     product.check(claim.source, claim.format)
     b = product.b.format or claim.source
-    entering = (product.a.enters or claim.source, product.b.enters or b)
+    entering = product.entering(claim.source)
     named = contract.accumulator or product.accumulator
     accumulator = accumulator_named(named) if named else least_exact("", *entering)
     if all(format_named(name).bits <= _NEVER_FLUSHED for name in entering):
@@ -201,8 +201,8 @@ def claim_on(claim: Claim, target: str) -> Claim:
     product = products.resolve(contract.product)
     if product.accumulator:
         return claim
-    entering = (product.a.enters or claim.source, product.b.enters or product.b.format or claim.source)
-    return replace(claim, contract=replace(contract, accumulator=least_exact(target, *entering).name))
+    least = least_exact(target, *product.entering(claim.source))
+    return replace(claim, contract=replace(contract, accumulator=least.name))
 
 
 def _operand_of(operand: Operand, codes: str) -> Behaviour:

@@ -67,6 +67,10 @@ class Product:
         if self.scaled == "operands" and not (self.a.enters or self.b.enters):
             raise BadInput(f"product {self.name!r}: scaled before the product, but no operand says as what it enters")
 
+    def entering(self, source: str) -> tuple[str, str]:
+        """The formats in which both operands enter the product, where a's codes are of ``source``."""
+        return self.a.enters or self.a.format or source, self.b.enters or self.b.format or source
+
     def check(self, source: str, format_name: str) -> None:
         """Raise ``BadInput`` for formats that this product does not have."""
         if (source, format_name) not in self.formats:

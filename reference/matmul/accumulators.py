@@ -64,9 +64,11 @@ ACCUMULATORS: dict[str, Accumulator] = {
         Accumulator("exact", "no error before the last rounding", "exact", 53, 52),
         Accumulator("float32_nearest", "float32 sums to nearest even, any tree, fused with the products or not",
                     "nearest", 24, 23, source="IEEE 754-2019"),
-        Accumulator("float32", "float32 sums to nearest even in any tree, CDNA1 to CDNA3, and every fused unit of 23 "
-                    "bits and more, 4 products and more", "any", 24, 23, 23, 4, joined_every=16, flushes=True,
+        Accumulator("float32", "float32 sums to nearest even in any tree, CDNA1 and CDNA3, and every fused unit of 23 "
+                    "bits and more, 4 products and more", "any", 24, 23, 23, 4, joined_every=16,
                     grade="recorded", source=_R),
+        Accumulator("float32_flushed", "the same, and CDNA2, which reads subnormal operands of 16 bits as 0", "any",
+                    24, 23, 23, 4, joined_every=16, flushes=True, grade="recorded", source=_R),
         Accumulator("tensor_core_23", "Volta: 4 products, 23 bits", "fused", 24, 23, 23, 4, joined_every=16,
                     grade="recorded", source=_R),
         Accumulator("tensor_core_24", "Turing, Ampere, Ada: 8 products of 16 bits or 4 of tfloat32, 24 bits", "fused",
@@ -96,7 +98,7 @@ ACCUMULATORS: dict[str, Accumulator] = {
 #: held to what every known unit gives, where nobody has published what the target's own do: a mismatch blames nobody
 _ASSUMED = "assumed_float32"
 ACCUMULATORS[_ASSUMED] = replace(
-    ACCUMULATORS["float32"],
+    ACCUMULATORS["float32_flushed"],
     name=_ASSUMED,
     about="units of which nobody has published a model, held to what all others give",
     grade="assumed",
@@ -120,12 +122,13 @@ class _Least:
 
 #: the first whose beginning fits counts; without a target every unit of which a model is published counts, so neither
 #: RDNA3 nor RDNA4 nor CDNA4
-_ANY = _Least((), "tensor_core_13", "float32")
+_ANY = _Least((), "tensor_core_13", "float32_flushed")
 _LEAST = (
     _Least(("sm_89", "sm_90"), "tensor_core_13", "float32"),
     _Least(("sm_103", "sm_110", "sm_121"), _ASSUMED, _ASSUMED, "assumed"),  # as sm_100 and sm_120
     _Least(("gfx11",), "rdna3", "rdna3", "report"),  # fp8 becomes float16 or bfloat16 there
     _Least(("gfx950", "gfx12"), _ASSUMED, _ASSUMED, "assumed"),  # nobody has published what these do
+    _Least(("gfx90a",), "float32", "float32_flushed", "models"),
     _Least(("gfx9",), "float32", "float32", "models"),
     _Least(("sm_", "host", "interpreter"), "float32", "float32"),
 )

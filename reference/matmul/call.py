@@ -12,14 +12,13 @@ import numpy as np
 
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.product import BIAS, EXPERT_COUNT, EXPERTS, GROUP_INDEX, B, Operand, Product
 from narrowgauge.contracts.recipe import OF_TENSOR, Recipe
 from narrowgauge.reference import recipes
 from narrowgauge.reference.fast_codec import decode_values
 
-#: formats of scales in which NaN or infinity is an error of the caller; a narrow one may hold NaN, which poisons
-_WIDE_SCALES = ("float32", "float16", "bfloat16")
+#: formats of scales that have a NaN of their own, which poisons; in all others one is an error of the caller
+NARROW_SCALES = ("float8_e8m0fnu", "float8_e4m3fn")
 Shape = tuple[int, int]
 
 
@@ -76,6 +75,7 @@ def check_call(product: Product, source: str, format_name: str, x: Coded) -> Non
     divide, for scales that are no numbers, and for experts that are not there."""
     if x.data.ndim != 2 or x.format != source:
         raise BadInput(f"{product.name}: a is {x.format} {list(x.shape)}; expected {source} [M, K]")
+    _check_codes(product, "a", x)
     given, wanted = given_with(x), inputs_of(product, source, format_name)
     shapes = shapes_of(product, source, x)
     for name, fmt in wanted.items():
@@ -84,8 +84,7 @@ def check_call(product: Product, source: str, format_name: str, x: Coded) -> Non
             raise BadInput(
                 f"{product.name}: {name} is {_form(value)}; expected {fmt} {list(shapes[name])} for a {list(x.shape)}"
             )
-        if not value.well_formed:
-            raise BadInput(f"{product.name}: {name} holds numbers that are no codes of {format_named(fmt).name}")
+        _check_codes(product, name, value)
         _check_numbers(product, name, value)
     _check_experts(product, given)
 
@@ -121,8 +120,13 @@ def _beside_shapes(product: Product, side: str, format_name: str, shape: Shape) 
     return {f"{side}_{n}": (1, 1) if n in OF_TENSOR else grid for n in recipe.given_to_reader(format_name)}
 
 
+def _check_codes(product: Product, name: str, value: Coded) -> None:
+    if not value.well_formed:
+        raise BadInput(f"{product.name}: {name} holds numbers that are no codes of {value.format}")
+
+
 def _check_numbers(product: Product, name: str, value: Coded) -> None:
-    if not name.endswith("scale") or value.format not in _WIDE_SCALES:
+    if not name.endswith("scale") or value.format in NARROW_SCALES:
         return
     wrong = np.argwhere(~np.isfinite(decode_values(value)))
     if wrong.size:

@@ -18,7 +18,7 @@ from narrowgauge.reference.given import around, coded_as
 from narrowgauge.reference.matmul.accumulators import accumulator_named
 from narrowgauge.reference.matmul.adversarial import adversarial_case
 from narrowgauge.reference.matmul.bounds import least_normal
-from narrowgauge.reference.matmul.call import inputs_of, recipe_of_operand
+from narrowgauge.reference.matmul.call import NARROW_SCALES, inputs_of, recipe_of_operand
 from narrowgauge.reference.matmul.exact import exact_case
 from narrowgauge.reference.matmul.kinds import Kind
 from narrowgauge.reference.matmul.memory import packings
@@ -213,10 +213,10 @@ def with_specials(multiplying: Multiplying, x: Input) -> Input:
             matrix[(row, k) if by_rows else (k, row)] = of_b["nan"]
         given[B], changed = Coded(given[B].format, matrix), True
     scale = given.get("a_scale")
-    if scale is not None and scale.format == "float8_e8m0fnu":
-        exponents = scale.data.copy()
-        exponents[-1, -1], changed = 0xFF, True
-        given["a_scale"] = Coded(scale.format, exponents)
+    if scale is not None and scale.format in NARROW_SCALES:
+        scales = scale.data.copy()
+        scales[-1, -1], changed = _special_codes(scale.format)["nan"], True
+        given["a_scale"] = Coded(scale.format, scales)
     if not changed:
         raise BadInput(f"{multiplying.product.name}: neither operand has a NaN or an infinity")
     return Input(x.format, data, given)

@@ -79,7 +79,10 @@ def _shape_of_b(product: Product, depth: int, elements: int) -> tuple[int, int]:
 
 def _unpacked(packing: Packing, name: str, image: Coded, format_name: str, shape: tuple[int, int]) -> Coded:
     like = Coded(format_name, np.zeros(shape, format_named(format_name).storage))
-    matrix, wrong = packing.unpack(image, like)
+    try:
+        matrix, wrong = packing.unpack(image, like)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from None
     if wrong:
         raise BadInput(f"{name}: {wrong[0]}")
     return matrix

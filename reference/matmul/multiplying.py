@@ -83,6 +83,11 @@ class Multiplying:
     after: tuple[Callable[[Interval, Input], Interval], ...] = ()
 
     @property
+    def entering(self) -> tuple[str, str]:
+        """The formats in which both operands enter the product."""
+        return self.product.entering(self.source)
+
+    @property
     def by_rows(self) -> bool:
         """Rows of a may share a scale, and columns of the result are rows of b: no cut stands for the whole."""
         return False

@@ -52,7 +52,7 @@ def terms_by_expert(multiplying: Multiplying, x: Input) -> list[tuple[Rows, Term
     last = np.array(ends, np.intp) - 1
     a_scale, b_scale = a.scales[:, last // a.each], b.scales[:, last // b.each]
     bias = decode_values(given[BIAS]) if product.bias else None
-    least = tuple(least_normal(each.format) for each in (multiplying.a, multiplying.b))
+    least = tuple(least_normal(name) for name in multiplying.entering)
     whole = (a.factors + b.factors, a.divisors + b.divisors)
     if not product.grouped:
         every = np.arange(len(a.numbers))
@@ -74,7 +74,7 @@ def _read(multiplying: Multiplying, side: str, codes: Coded, given: Mapping[str,
     reader: Behaviour = getattr(multiplying, side)
     own = {n.removeprefix(f"{side}_"): v for n, v in given.items() if n.startswith(f"{side}_")}
     if operand.indexed:
-        own, reader = _by_index(own, reader)
+        own, reader = _by_index(multiplying.product.name, own, reader)
     call = Input(codes.format, codes.data, own)
     for change in reader.received:  # what a fault of readers does to the codes, and to what is stored beside them
         changed = change(call)
@@ -106,7 +106,7 @@ def _truncated(numbers: F64) -> _Side:
     return _Side(numbers, np.ones((1, 1)), 0, reach)
 
 
-def _by_index(own: dict[str, Coded], reader: Behaviour) -> tuple[dict[str, Coded], Behaviour]:
+def _by_index(product: str, own: dict[str, Coded], reader: Behaviour) -> tuple[dict[str, Coded], Behaviour]:
     """What is stored beside an operand [K, N] for each k by itself, where an index says to which block each belongs.
 
     Raises ``BadInput`` for a block that is not there.
@@ -115,7 +115,7 @@ def _by_index(own: dict[str, Coded], reader: Behaviour) -> tuple[dict[str, Coded
     wrong = np.flatnonzero((groups < 0) | (groups >= count))
     if wrong.size:
         at = int(wrong[0])
-        raise BadInput(f"b_{GROUP_INDEX}[0, {at}] is {int(groups[at])}; expected 0 to {count - 1}")
+        raise BadInput(f"{product}: b_{GROUP_INDEX}[0, {at}] is {int(groups[at])}; expected 0 to {count - 1}")
     each = {name: value.take(groups.astype(np.intp)) for name, value in own.items() if name != GROUP_INDEX}
     assert reader.recipe is not None
     return each, replace(reader, recipe=replace(reader.recipe, blocks=Blocks(1, 1)))

@@ -28,6 +28,8 @@ from narrowgauge.reference.matmul.specials import specials_of
 
 #: significant bits of float32, and the magnitudes between which no product of scales leaves its normal numbers
 _DIGITS, _LEAST, _LARGEST = 24, 2.0**-126, 2.0**127
+#: whole numbers below this are exact in float64
+_WHOLE = 2.0**53
 
 
 def multiplied(multiplying: Multiplying, x: Coded) -> Expected:
@@ -122,6 +124,9 @@ def _sum(multiplying: Multiplying, terms: Terms) -> Ends:
     size = np.abs(a) @ np.abs(b).T
     if (size > _LARGEST).any():
         raise BadInput(f"{multiplying.product.name}: sums of products beyond 2^127; what they give is not derived")
+    if multiplying.accumulator.whole:
+        total = _whole_sum(multiplying, exact, size)
+        return total, total
     least = (terms.a_least, terms.b_least)
     known = is_exact(a, b, multiplying.accumulator, None, *least)
     flushed = flushed_terms(a, b, *least) if multiplying.accumulator.flushes else 0.0
@@ -129,11 +134,15 @@ def _sum(multiplying: Multiplying, terms: Terms) -> Ends:
     low, high = one_sided(multiplying.accumulator, exact, size, a.shape[1], sign_of_terms(a, b), top, flushed)
     entered = _entered(terms)
     low, high = np.where(known, exact, low) - entered, np.where(known, exact, high) + entered
-    if multiplying.accumulator.whole:  # whole numbers become float32 before they meet a scale, or stay what they are
-        low, high = (
-            (low, high) if format_named(multiplying.format).family == "integer" else (_nearest32(low), _nearest32(high))
-        )
     return low, high
+
+
+def _whole_sum(multiplying: Multiplying, exact: F64, size: F64) -> F64:
+    """A sum in int32, which wraps, whatever the order; it becomes float32 before it meets a scale, or stays."""
+    if (size >= _WHOLE).any():
+        raise BadInput(f"{multiplying.product.name}: sums of whole numbers beyond 2^53; what they give is not derived")
+    wrapped = exact - 2.0**32 * np.floor((exact + 2.0**31) / 2.0**32)
+    return wrapped if format_named(multiplying.format).family == "integer" else _nearest32(wrapped)
 
 
 def _entered(terms: Terms) -> F64:
@@ -234,8 +243,7 @@ def _rounded(multiplying: Multiplying, ends: Ends, special: F64) -> Interval:
     codes = []
     for end in ends:
         if multiplying.format == "int32":
-            wrapped = np.asarray(np.round(end)).astype(np.int64).astype(np.uint32)
-            codes.append(Coded("int32", wrapped))
+            codes.append(Coded("int32", np.asarray(np.round(end)).astype(np.int64).astype(np.uint32)))
             continue
         codes.append(_as_result(multiplying, np.where(special == 0, end, special)))
     return Interval(*codes) if not np.array_equal(codes[0].data, codes[1].data) else Interval.exactly(codes[0])

@@ -20,7 +20,7 @@ from narrowgauge.contracts.product import B, Operand
 from narrowgauge.reference.behaviour import multiplying_of
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.interval import Expected, Interval
-from narrowgauge.reference.matmul.call import inputs_of, recipe_of_operand
+from narrowgauge.reference.matmul.call import NARROW_SCALES, inputs_of, recipe_of_operand
 from narrowgauge.reference.matmul.cases import Shape, call
 from narrowgauge.reference.matmul.multiplying import F64
 from narrowgauge.reference.matmul.reading import terms_by_expert
@@ -29,8 +29,6 @@ SHAPE = Shape("exact", rows=9, columns=17, depth=70, blocks=2, seed=6)
 #: the row of the other operand that is 0 where it meets a poison
 ZERO_ROW = 5
 _IEEE = CastPolicy(overflow="special", infinity="special")
-#: formats of scales that have a NaN of their own, which is no error of the caller
-_NARROW_SCALES = ("float8_e8m0fnu", "float8_e4m3fn")
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def can_be_poisoned(claim: Claim) -> bool:
     """Whether an operand, or a scale of it, has NaN; by formats alone, since all cells are asked."""
     multiplying = multiplying_of(claim)
     formats = inputs_of(multiplying.product, multiplying.source, multiplying.format)
-    scales = [formats[name] for name in ("a_scale", "b_scale") if formats.get(name) in _NARROW_SCALES]
+    scales = [formats[name] for name in ("a_scale", "b_scale") if formats.get(name) in NARROW_SCALES]
     return any(_code(fmt, np.nan) is not None for fmt in (multiplying.source, formats[B], *scales))
 
 
@@ -129,7 +127,7 @@ def _scale(claim: Claim, x: Input, poison: Poison) -> tuple[str, tuple[int, int]
     operand = _operand(claim, poison.side)
     recipe, name = recipe_of_operand(operand), f"{poison.side}_scale"
     held = x.given.get(name)
-    if recipe is None or held is None or held.format not in _NARROW_SCALES or recipe.blocks.rows != 1:
+    if recipe is None or held is None or held.format not in NARROW_SCALES or recipe.blocks.rows != 1:
         return None
     code = _code(held.format, np.nan)
     return None if code is None else (name, (poison.row, poison.k // recipe.blocks.columns), code)

@@ -238,5 +238,6 @@ WAYS: dict[str, dict[str, Sum]] = {
 }  # fmt: skip
 WAYS["float32"] = {
     **WAYS["float32_nearest"], **WAYS["tensor_core_23"], **WAYS["tensor_core_24"], **WAYS["tensor_core_25"],
-    **{f"cdna3, {name}": way for name, way in WAYS["cdna3"].items()}, "cdna1": cdna1, "cdna2": cdna2,
+    **{f"cdna3, {name}": way for name, way in WAYS["cdna3"].items()}, "cdna1": cdna1,
 }  # fmt: skip
+WAYS["float32_flushed"] = {"chain": WAYS["float32"]["chain"], "cdna2": cdna2}

@@ -30,7 +30,7 @@ _EIGHT = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz")
 _FORMATS = {
     "tensor_core_13": (*_EIGHT, "float8_e5m2fnuz"), "promoted_128": _EIGHT[:2], "promoted_32": _EIGHT[:1],
     "float16": ("float16", "float8_e4m3fn"), "bfloat16": ("bfloat16",),
-    "float32": ("bfloat16", "float16", "float8_e5m2"),
+    "float32": ("bfloat16", "float16", "float8_e5m2"), "float32_flushed": ("bfloat16", "float16"),
     "float32_nearest": ("float32", "bfloat16"), "cdna3": ("float8_e4m3fnuz", "bfloat16", "float16"),
     "tensor_core_23": ("float16",), "tensor_core_24": ("float16", "tfloat32"),
     "tensor_core_25": ("float8_e4m3fn", "bfloat16", "float4_e2m1fn"),
@@ -280,7 +280,8 @@ def test_the_least_exact_unit_of_a_target() -> None:
     """By facts/matrix-units.md, sections 2.2, 7 and 8."""
     e4, bf16, i8, fp4 = "float8_e4m3fn", "bfloat16", "int8", "float4_e2m1fn"
     for target, of_eight, of_sixteen in (
-        ("", "tensor_core_13", "float32"), ("sm_89", "tensor_core_13", "float32"),
+        ("", "tensor_core_13", "float32_flushed"), ("gfx90a", "float32", "float32_flushed"),
+        ("sm_89", "tensor_core_13", "float32"),
         ("sm_90", "tensor_core_13", "float32"), ("sm_100", "float32", "float32"), ("sm_120", "float32", "float32"),
         ("sm_80", "float32", "float32"), ("gfx942", "float32", "float32"), ("gfx1100", "rdna3", "rdna3"),
         ("host", "float32", "float32"),

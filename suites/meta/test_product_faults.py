@@ -33,7 +33,7 @@ LOOKED_FOR = {
     ("matmul/vllm.fp8_tensor+float32/float8_e4m3fn/bfloat16", "exact"): "tensor_scale_taken_for_rows",
     ("matmul/vllm.fp8_tensor+promoted_128/float8_e4m3fn/float32", "promoted"): "promotion_missing",
     ("matmul/plain.matmul/bfloat16/bfloat16", "specials"): "zeros_skipped bit_patterns_multiplied",
-    ("matmul/plain.matmul/float16/float16", "subnormal"): "subnormal_operands_flushed",
+    ("matmul/plain.matmul+float32/float16/float16", "subnormal"): "subnormal_operands_flushed",
     ("matmul/plain.matmul/float32/float32", "noise"): "operands_in_tfloat32 operands_in_bfloat16 operands_in_float16",
     ("matmul/plain.matmul_then_bias/bfloat16/bfloat16", "exact"): "bias_before_rounding",
     ("matmul/ocp.mxfp8+float32/float8_e4m3fn/bfloat16", "exact"): """
