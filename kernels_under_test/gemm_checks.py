@@ -111,6 +111,12 @@ def depth_of(x, b, of_x=1, of_b=1):
     return x.shape[1] * of_x
 
 
+def check_whole(depth, group):
+    """K in whole groups, where the format has no others."""
+    if depth % group:
+        raise ValueError(f"K is {depth}; expected a multiple of {group}, as many as share a scale")
+
+
 def columns_of(b, count, block=0):
     """N, where the matrices of so many experts stand below one another, in whole blocks."""
     check_stored("expert_count", count, (1, 1), format="int32")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FP4, TWO_SOURCES, native_product, soft_product
-from narrowgauge.kernels_under_test.gemm_checks import depth_of
+from narrowgauge.kernels_under_test.gemm_checks import check_whole, depth_of
 from narrowgauge.kernels_under_test.triton_dequantize import one_per_byte
 from narrowgauge.kernels_under_test.triton_gemm import End, product
 from narrowgauge.kernels_under_test.triton_gemm_operands import Operand, over_whole, scaled
@@ -35,6 +35,7 @@ def _operand(codes, format, scale, group, scale_format, *, value=scaled, **more)
 
 def multiplied(a, b, format, by=product, end=None):
     depth = depth_of(a.codes, b.codes, *(2 if each.format == FP4[0] else 1 for each in (a, b)))
+    check_whole(depth, b.block_columns)
     return by(a, b, (a.codes.shape[0], b.codes.shape[0], depth), format, end)
 
 

@@ -20,11 +20,11 @@ from narrowgauge.contracts.formats import Format, format_named
 from narrowgauge.contracts.policy import CastPolicy, options
 from narrowgauge.reference.codec import WIDEST_TABLE, Values, encode, has_negative_zero, values
 from narrowgauge.reference.compare import Difference, Mask, compare
-from narrowgauge.reference.diagnosis import spread
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.landmarks import places
 from narrowgauge.reference.policies import check_fits, fitting, resolve
+from narrowgauge.reference.witness import spread
 
 #: elements of each place and sign that a witness takes, and policies that are tried on everything where none fits it
 PER_PLACE, TRIED = 64, 16

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
-import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
@@ -32,10 +31,8 @@ from narrowgauge.reference.listing import origin
 from narrowgauge.reference.matmul.multiplying import Multiplying
 from narrowgauge.reference.showing import show
 from narrowgauge.reference.wide.widening import Widening
+from narrowgauge.reference.witness import Rows, witness
 
-Rows = npt.NDArray[np.intp]
-#: how many rows of each class of difference a witness takes, and how many rows that agree
-PER_CLASS, AGREEING = 64, 256
 #: of the faults that explain a part: how many are tried with each other fault, and how many on everything
 PAIRED, PARTIAL = 8, 24
 #: calls on caches with more elements of outputs than this are not asked for two faults, since smaller ones tell; and of
@@ -102,7 +99,7 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
     right = promised_for(claim, x)
     seen = _Seen(x, got, difference, _free(right, x, got))
     # where rows share a scale, a cut of them is another matrix
-    few = seen.cut(_witness(difference)) if right.by_rows else seen
+    few = seen.cut(witness(difference)) if right.by_rows else seen
     tried = (_tried(c, seen if c.whole else few) for c in _single_faults(right))
     singles = [t for t in tried if t is not None]
     complete = _complete((t.candidate for t in singles if t.left == 0), seen)
@@ -118,12 +115,10 @@ def explain(claim: Claim, x: Coded, got: Mapping[str, Coded], difference: Differ
 
 def _together(claim: Claim, same: list[_Candidate], difference: Difference) -> Explanation:
     """Faults that all reproduce every output, each with the ways in which it does."""
-    ways: dict[str, list[str]] = {}
-    for candidate in same:
-        ways.setdefault(candidate.name, []).append(candidate.how)
-    how = tuple(in_words(several) for several in ways.values())
+    ways = in_words((candidate.name, candidate.how) for candidate in same)
     apart = _separating_input(claim, [next(c for c in same if c.name == name) for name in ways])
-    return Explanation(tuple(ways), difference.total, 0, apart, how=how if any(how) else ())
+    how = tuple(ways.values()) if any(ways.values()) else ()
+    return Explanation(tuple(ways), difference.total, 0, apart, how=how)
 
 
 def _too_large(right: Promised, got: Mapping[str, Coded]) -> bool:
@@ -225,25 +220,6 @@ def _best(tried: Iterable[_Tried]) -> list[_Tried]:
     return sorted((t for t in tried if t.explained), key=lambda t: (t.left, -t.explained))
 
 
-def _witness(difference: Difference) -> Rows:
-    """Rows (of the first axis) that show each class of difference in each output, and some that show none."""
-    chosen: list[Rows] = []
-    agrees = np.ones(next(iter(difference.classes.values())).shape[0], np.bool_)
-    for classes in difference.classes.values():
-        rows = classes.reshape(len(agrees), -1)
-        agrees &= ~rows.any(axis=1)
-        for number in np.flatnonzero(np.bincount(rows.ravel())[1:]) + 1:
-            chosen.append(spread(np.flatnonzero((rows == number).any(axis=1)), PER_CLASS))
-    return np.unique(np.concatenate([*chosen, spread(np.flatnonzero(agrees), AGREEING)]))
-
-
-def spread(rows: Rows, most: int) -> Rows:
-    """At most so many of the rows, spread evenly, first and last among them."""
-    if rows.size <= most:
-        return rows
-    return rows[np.linspace(0, rows.size - 1, most).astype(np.intp)]
-
-
 def _tried(candidate: _Candidate, seen: _Seen) -> _Tried | None:
     """What a candidate leaves: how many elements the kernel returned otherwise than this fault would.
 
@@ -287,9 +263,13 @@ def _separating_input(claim: Claim, same: list[_Candidate]) -> str:
         return ""
     first = same[0]
     for case, x in cases_for(claim, "smoke").items():
-        want = outputs_of(first.behaviour, x)
-        for other in same[1:]:
-            outputs = {name: value.low for name, value in outputs_of(other.behaviour, x).items()}
+        try:
+            want = outputs_of(first.behaviour, x)
+            others = [(other, outputs_of(other.behaviour, x)) for other in same[1:]]
+        except BadInput:  # a call in which one of them cannot be
+            continue
+        for other, given in others:
+            outputs = {name: value.low for name, value in given.items()}
             apart = compare(outputs, want)
             for name, classes in apart.classes.items():
                 if classes.any():

@@ -8,6 +8,7 @@ from narrowgauge.reference.symptom import Symptom
 from narrowgauge.reference.symptoms_of_caches import OF_CACHES
 from narrowgauge.reference.symptoms_of_checkpoints import OF_CHECKPOINTS
 from narrowgauge.reference.symptoms_of_products import OF_PRODUCTS
+from narrowgauge.reference.symptoms_of_wide import OF_WIDE
 
 SYMPTOMS: tuple[Symptom, ...] = (
     Symptom(
@@ -309,6 +310,7 @@ SYMPTOMS: tuple[Symptom, ...] = (
     *OF_CACHES,
     *OF_CHECKPOINTS,
     *OF_PRODUCTS,
+    *OF_WIDE,
 )
 
 

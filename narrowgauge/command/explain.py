@@ -14,10 +14,10 @@ from rich.text import Text
 from narrowgauge.command.cache_words import described
 from narrowgauge.command.caches import CACHES, cache, is_cache
 from narrowgauge.command.calls import call, called_as, is_call
+from narrowgauge.command.catalogues import NAMES, catalogued, is_catalogued
 from narrowgauge.command.legal_words import LEGAL, is_legal, legal
 from narrowgauge.command.plot import plot
 from narrowgauge.command.shared import add_json, print_json
-from narrowgauge.contracts.conversion import Conversion
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, NO_FORMAT, Format, format_named
 from narrowgauge.contracts.operations import OPERATIONS
@@ -28,25 +28,17 @@ from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
 from narrowgauge.reference.codec import decode, has_negative_zero, values
-from narrowgauge.reference.convert.catalogue import CONVERSIONS
-from narrowgauge.reference.convert.words import facts_of as facts_of_conversion
 from narrowgauge.reference.deviations import Deviation
 from narrowgauge.reference.faults.applicability import Applicability, survey
 from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.kv.caches import CACHES as KEPT
 from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
-from narrowgauge.reference.matmul.accumulators import ACCUMULATORS
-from narrowgauge.reference.matmul.products import PRODUCTS
-from narrowgauge.reference.matmul.words import facts_of as facts_of_product
-from narrowgauge.reference.matmul.words import facts_of_accumulator
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.recipes.dispatch import CALLS
 from narrowgauge.reference.symptom import Symptom
 from narrowgauge.reference.symptoms import matching
-from narrowgauge.reference.wide.catalogue import WIDE
-from narrowgauge.reference.wide.words import facts_of as facts_of_wide
 from narrowgauge.reference.words import facts_of
 
 #: how many codes may stand in one line of a value table; the most that fit are taken
@@ -114,18 +106,13 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
     if what in POLICIES:
         return dataclasses.asdict(POLICIES[what]), _policy(POLICIES[what], width)
     if what in RECIPES:
-        kept, lines = described(what, width) if what in KEPT else (None, [])  # a recipe and its cache share a name
-        both = {"cache": kept} if kept else {}
-        return dataclasses.asdict(RECIPES[what]) | both, [*_recipe(RECIPES[what], width), *lines]
+        # a recipe, and the cache or the product that it writes for, may share a name
+        kept, lines = described(what, width) if what in KEPT else (None, [])
+        multiplied, more = catalogued(what, width) if is_catalogued(what) else (None, [])
+        both = {name: data for name, data in (("cache", kept), ("product", multiplied)) if data}
+        return dataclasses.asdict(RECIPES[what]) | both, [*_recipe(RECIPES[what], width), *lines, *more]
     if what in KEPT:
         return described(what, width)
-    if what in CONVERSIONS:
-        return dataclasses.asdict(CONVERSIONS[what]), _conversion(CONVERSIONS[what], width)
-    if what in PRODUCTS:
-        said = facts_of_product(PRODUCTS[what])
-        return dataclasses.asdict(PRODUCTS[what]), _told(f"{what}: a product of matrices", said, width)
-    if what in WIDE:
-        return dataclasses.asdict(WIDE[what]), _told(f"{what}: a wide operation", facts_of_wide(WIDE[what]), width)
     if is_call(what):
         return call(what, width)
     if is_cache(what):
@@ -139,9 +126,8 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
     if what.lower() in ALIASES or what.lower() in NO_FORMAT:
         fmt = format_named(what)
         return _format_data(fmt), _format(fmt, width)
-    if what in ACCUMULATORS:
-        said = facts_of_accumulator(ACCUMULATORS[what])
-        return dataclasses.asdict(ACCUMULATORS[what]), _told(f"{what}: an accumulator", said, width)
+    if is_catalogued(what):  # after formats: accumulators are named after them
+        return catalogued(what, width)
     targets = _targets(what)
     if targets:
         data = [dataclasses.asdict(target) for target in targets]
@@ -154,9 +140,9 @@ def explanation(what: str, width: int) -> tuple[Any, list[Text]]:
         return [_fault_data(f) for f in of_code], [text for f in of_code for text in _fault(f, width)]
     if symptoms:
         return [dataclasses.asdict(s) for s in symptoms], [text for s in symptoms for text in _symptom(s, width)]
-    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *CONVERSIONS, *PRODUCTS, *WIDE, *ACCUMULATORS]
-    kinds = "format, policy, recipe, conversion, product, operation, accumulator, fault, target or symptom"
-    raise unknown(kinds, what, [*known, *FAULTS, *TARGETS, LEGAL], aliases=ALIASES)
+    known = [*FORMATS, *POLICIES, *RECIPES, *CALLS, *CACHES, *KEPT, *NAMES, *FAULTS, *TARGETS, LEGAL]
+    kinds = "format, policy, recipe, conversion, product, operation, unit, accumulator, fault, target or symptom"
+    raise unknown(kinds, what, known, aliases=ALIASES)
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------
@@ -200,14 +186,6 @@ def _target(target: Target, width: int) -> list[Text]:
 def _recipe(recipe: Recipe, width: int) -> list[Text]:
     said = [(f"{name}:", words) for name, words in facts_of(recipe)] + called_as(recipe.name)
     return [Text(f"{recipe.name}: a recipe", "bold"), *facts(said, width)]
-
-
-def _conversion(conversion: Conversion, width: int) -> list[Text]:
-    return _told(f"{conversion.name}: a conversion", facts_of_conversion(conversion), width)
-
-
-def _told(head: str, said: list[tuple[str, str]], width: int) -> list[Text]:
-    return [Text(head, "bold"), *facts([(f"{name}:", words) for name, words in said], width)]
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------

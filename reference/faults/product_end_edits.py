@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from narrowgauge.contracts.coded import Coded, Input
+from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.product import BIAS
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.faults.product_ways import (
@@ -233,8 +234,10 @@ def bias_of_the_first_tile(multiplying: Multiplying, tile: int) -> Multiplying |
 # --- NaN -------------------------------------------------------------------------------------------------------------
 
 
-def _skipping(multiplying: Multiplying) -> Multiplying:
-    """Terms in which either factor is 0 are no terms."""
+def _skipping(multiplying: Multiplying) -> Multiplying | None:
+    """Terms in which either factor is 0 are no terms. Whole numbers have no special that this could lose."""
+    if format_named(multiplying.format).family == "integer":
+        return None
 
     def left(found: Interval, x: Input) -> Interval:
         plain = multiplied(with_terms(replace(multiplying, received=(), after=()), _finite), x)["codes"]

@@ -5,7 +5,7 @@ Each way is one wrong ``Multiplying``. This is what the vocabulary of faults of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,8 +43,15 @@ class Way:
 _TOLD = 3
 
 
-def in_words(ways: list[str]) -> str:
-    """The first of several ways, and how many more there are."""
+def in_words(made: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Of faults and the ways in which each was made: the first of the ways, and how many more there are, by fault."""
+    ways: dict[str, list[str]] = {}
+    for name, way in made:
+        ways.setdefault(name, []).append(way)
+    return {name: _in_words(several) for name, several in ways.items()}
+
+
+def _in_words(ways: list[str]) -> str:
     more = len(ways) - _TOLD
     return " or ".join(ways[:_TOLD]) + (f", or in {more} more ways" if more > 0 else "")
 

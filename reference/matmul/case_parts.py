@@ -95,8 +95,9 @@ def _beside(multiplying: Multiplying, kind: Kind, sizes: Sizes, name: str, fmt: 
     product, experts = multiplying.product, sizes.experts
     if name == EXPERT_COUNT:
         return coded_as(np.full((1, 1), float(experts)), "int32")
-    if name == EXPERTS:  # one expert has no rows, some rows have no expert
-        return coded_as((np.arange(sizes.rows)[None] * 7 % (experts + 1) - 1.0).clip(-1, max(0, experts - 2)), "int32")
+    if name == EXPERTS:  # in no order; the last expert has no rows, some rows have no expert
+        place = np.arange(sizes.rows)
+        return coded_as(((place * 2 + 1 + place // 4) % experts - 1)[None].astype(np.float64), "int32")
     if name == BIAS:
         return coded_as(around((experts, sizes.columns), _BIAS), fmt)
     side, _, stored = name.partition("_")

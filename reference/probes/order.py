@@ -16,7 +16,9 @@ FINE = 36
 COARSE = 32
 #: exponents of M and of the small terms: those of a float16 accumulator, where the formats allow no more; and more
 NARROW, WIDE = (15, -24), (40, -40)
-EIGHT_BITS = 8
+#: so many bits apart M swallows 36 small terms beside 25 bits of its own, and every order shows; with fewer than the
+#: least it is not even seen that nothing is lost
+ENOUGH, LEAST = 32, 8
 #: letters of an order that is still read as one
 LONGEST = 40
 VARIES = "the order is not the same in all rows"
@@ -62,12 +64,14 @@ def sizes_of(setting: Setting) -> tuple[float, float] | None:
     """M and the small term, as far apart as the formats hold; None where a result cannot count small terms."""
     wide = all(setting.factors(2.0**e) for e in WIDE) and setting.out != "float16"
     highest, lowest = WIDE if wide else NARROW
-    held = [e for e in range(lowest, highest + 1) if row(setting, {0: 2.0**e})]
-    if not held:
+    held = [e for e in range(lowest, highest + 1) if setting.factors(2.0**e)]
+    if not held or held[-1] - held[0] < ENOUGH:
+        held = [e for e in range(lowest, highest + 1) if row(setting, {0: 2.0**e})]
+    if not held or held[-1] - held[0] < LEAST:
         return None
     large, small = math.ldexp(1.0, held[-1]), math.ldexp(1.0, held[0])
     counts = all(setting.returns(n * small) or _is_subnormal_count(setting, small) for n in (1, 2, FINE - 3, FINE - 2))
-    return (large, small) if counts and held[-1] - held[0] > EIGHT_BITS else None
+    return (large, small) if counts else None
 
 
 def _is_subnormal_count(setting: Setting, small: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ class Side:
 
     def holds(self, number: float) -> bool:
         """Whether a number is one of the operand's, under a scale of 1."""
-        return bool((decode_values(self.codes(np.array([number])))[0] - self.zero) * self.unit == number)
+        return _holds(self, number)
 
     def is_normal(self, number: float) -> bool:
         """Whether it has all its bits: below the least normal number hardware may flush it."""
@@ -84,6 +84,11 @@ class Setting:
         top = math.ldexp(1.0, (1 << fmt.exponent) - 1 - fmt.bias - (fmt.family == "ieee"))
         exact = math.frexp(number)[0] * 2.0 ** (fmt.mantissa + 1)
         return exact == int(exact) and (number == 0 or math.ldexp(1.0, 1 - fmt.bias) <= abs(number) <= top)
+
+
+@lru_cache(maxsize=1 << 14)
+def _holds(side: Side, number: float) -> bool:
+    return bool((decode_values(side.codes(np.array([number])))[0] - side.zero) * side.unit == number)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +101,7 @@ def _scaled(sheet: Sheet, site: str, order: Callable[..., F64], kept: str, enter
         return np.asarray(products.sum(axis=1))
     if site == "stretch":
         along = sheet.setting.a.along or sheet.setting.b.along or 128
-        total = np.zeros(count, np.float32)
+        total: npt.NDArray[Any] = np.zeros(count, np.float32)
         for start in range(0, k, along):
             part = products[:, start : start + along].sum(axis=1).astype(np.float32)
             total = total + order(part, a[:, start].astype(np.float32), b[:, start].astype(np.float32))

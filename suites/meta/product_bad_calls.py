@@ -95,6 +95,7 @@ RIGHT: dict[str, Change] = {
 WRONG: dict[str, tuple[Collection[str], Change]] = {
     "three_axes": (EVERY, lambda call: {"x": call["x"][None]}),
     "other_depth": (EVERY, lambda call: {"x": call["x"][:, :-8]}),
+    "part_of_a_group": (("mixed",), lambda call: {"x": call["x"][:, :-8], "b": call["b"][:, :-4]}),
     "other_type": (("tensor", "block", "grouped"), lambda call: {"b": call["b"].float()}),
     "no_such_format": (EVERY, lambda call: {"format": "float8_e5m2"}),
     "scale_of_fewer_rows": (("bias", "int8"), lambda call: {"a_scale": call["a_scale"][:-1]}),

@@ -111,7 +111,8 @@ def alike(one: Real, other: Real) -> bool:
 
 
 def with_strange(x: Coded, seed: int) -> Coded:
-    """A NaN, an infinity, two of one sign or two of both in some rows of x, b and the bias; zeros where they meet."""
+    """A NaN, an infinity, two of one sign or two of both in some rows of x, b and the bias; zeros where they meet, and
+    scales of 0 or with a minus."""
     rng, given = Random(seed), {n: Coded(v.format, v.data.copy()) for n, v in given_with(x).items()}
     first = Coded(x.format, x.data.copy())
     for coded in (first, given["b"], given.get("bias", first)):
@@ -123,6 +124,11 @@ def with_strange(x: Coded, seed: int) -> Coded:
         for row in range(coded.shape[0]):
             for _ in range(rng.choice((0, 1, 1, 2))):
                 coded.data[row, rng.choice((0, 1, coded.shape[1] - 1))] = rng.choice([*strange, 0])
+    for coded in (given[n] for n in ("a_scale", "b_scale") if n in given and given[n].format != "float8_e8m0fnu"):
+        minus = LAYOUTS[coded.format].sign_bit
+        for row in range(coded.shape[0]):
+            kind = rng.choice(("zero", "minus", "", ""))
+            coded.data[row] = 0 if kind == "zero" else coded.data[row] | minus * (kind == "minus")
     return Input(first.format, first.data, given)
 
 

@@ -85,9 +85,10 @@ def double(value: float) -> Number:
 
 def _scales(format: str, grid: tuple[int, int], rng: Random) -> Coded:
     if format == "float8_e8m0fnu":
-        rows = [[rng.randint(117, 137) for _ in range(grid[1])] for _ in range(grid[0])]
-        return Coded(format, np.array(rows, np.uint8))
-    return _values([[2.0 ** rng.uniform(-4, 4) for _ in range(grid[1])] for _ in range(grid[0])], format)
+        bytes_ = [[rng.randint(117, 137) for _ in range(grid[1])] for _ in range(grid[0])]
+        return Coded(format, np.array(bytes_, np.uint8))
+    rows = [[2.0 ** rng.uniform(-4, 4) * rng.choice((1, 1, 1, -1)) for _ in range(grid[1])] for _ in range(grid[0])]
+    return _values(rows, format)
 
 
 def _values(rows: list[list[float]], format: str) -> Coded:

@@ -230,17 +230,18 @@ def test_explain_in_the_user_s_own_words(asked: str, title: str, capsys: pytest.
         ("cast.tie_away", "did you mean cast.ties_away"),
         ("cast.overflow_saturate", "did you mean cast.overflow_saturates"),  # no symptom, though it holds "saturate"
         ("scale.448_for_fnu", "did you mean scale.448_for_fnuz"),
-        ("qqq", "known: aiter.dynamic_per_token_quant_fp8_i8, aiter.fp8_hip_group, aiter."),
+        ("qqq", "known: ada.hmma, ada.hmma_f16, ada.hmma_tf32, "),
         (
             "finance on behalf of a gulp",
-            "known: aiter.dynamic_per_token_quant_fp8_i8, aiter.fp8_hip_group, aiter.",
+            "known: ada.hmma, ada.hmma_f16, ada.hmma_tf32, ",
         ),  # "nan", "half" and "ulp" are in it, but no words
-        ("", "known: aiter.dynamic_per_token_quant_fp8_i8, aiter.fp8_hip_group, aiter."),
+        ("", "known: ada.hmma, ada.hmma_f16, ada.hmma_tf32, "),
     ],
 )
 def test_explain_what_is_not_known(asked: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = refused(["explain", asked], capsys)
-    assert f"unknown format, policy, recipe, conversion, fault, target or symptom {asked!r}; " in text
+    kinds = "format, policy, recipe, conversion, product, operation, unit, accumulator, fault, target or symptom"
+    assert f"unknown {kinds} {asked!r}; " in text
     assert near in text
 
 

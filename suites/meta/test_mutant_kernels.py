@@ -24,6 +24,7 @@ from narrowgauge.suites.judging import Judged, run_cell
 from narrowgauge.suites.meta.marks import needs_torch
 from narrowgauge.suites.meta.test_conversion_mutants import NAMED as OF_CONVERTERS
 from narrowgauge.suites.meta.test_kv_mutants import NAMED as OF_CACHES
+from narrowgauge.suites.meta.test_product_mutants import NAMED as OF_PRODUCTS
 from narrowgauge.suites.meta.test_wide_mutants import NAMED as OF_WIDE
 from narrowgauge.suites.planning import Planned
 
@@ -142,7 +143,8 @@ def test_one_fault_in_four_of_each_family_is_a_real_kernel() -> None:
     """A mutant made from a fault shows only that the fault differs from the reference."""
     for family in {name.split(".")[0] for name in FAULTS}:
         faults = [name for name in FAULTS if name.startswith(f"{family}.")]
-        real = {*NAMED.values(), *OF_CACHES.values(), *OF_CONVERTERS.values(), *OF_WIDE.values()} & set(faults)
+        others = (OF_CACHES, OF_CONVERTERS, OF_PRODUCTS, OF_WIDE)
+        real = {*NAMED.values(), *(fault for named in others for fault in named.values())} & set(faults)
         assert 4 * len(real) >= len(faults), f"{family}: {len(real)} real kernels for {len(faults)} faults"
 
 

@@ -130,6 +130,19 @@ def test_scaled_units_are_found() -> None:
     assert "swallow" in made.findings["order"].words
 
 
+def test_an_order_is_seen_where_elements_are_wide_enough_and_across_blocks_elsewhere() -> None:
+    wide = Side(E4M3, rows=1, along=32, scales="float8_e8m0fnu")
+    asked = Setting(wide, wide, F32, 256, "unit")
+    assert (
+        portrait(asked, model_answers(unit_named("blackwell.mxf8f6f4"), asked)).findings["order"].value == "chain of 32"
+    )
+    narrow = Side("float4_e2m1fn", rows=1, along=32, scales="float8_e8m0fnu")
+    asked = Setting(narrow, narrow, F32, 512, "unit")
+    found = portrait(asked, model_answers(unit_named("blackwell.mxf8f6f4"), asked, 128)).findings
+    assert not found["order"].value
+    assert found["stretch"].value == "128"
+
+
 @pytest.mark.parametrize(
     ("way", "value"), [("wraps", "wraps"), ("saturates", "saturates"), ("float32", "wide or saturates")]
 )
@@ -213,6 +226,13 @@ def test_a_claimed_portrait_is_held_to_what_was_found(qgmma: Portrait) -> None:
         differences({"widht": "13"}, qgmma)
 
 
+def test_factors_are_normal_numbers_where_there_are_any() -> None:
+    """A unit that flushes subnormal operands is asked the same products."""
+    assert Setting(Side(E4M3), Side(BF16), F32, 128).factors(2.0**-24) == (2.0**-6, 2.0**-18)
+    assert Setting(Side(E4M3), Side(E4M3), F32, 128).factors(2.0**-18) == (2.0**-9, 2.0**-9)
+    assert Setting(Side(E4M3), Side(E4M3), F32, 128).factors(2.0**-19) is None
+
+
 def test_every_finding_is_explained() -> None:
     page = (Path(narrowgauge.__file__).parents[1] / "docs" / "probes.md").read_text()
     table = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")][1:]
@@ -235,7 +255,7 @@ def _drawn_tree(random_: random.Random, leaves: list[int]) -> Node | int:
 
 
 def _sizes(node: Node) -> dict[tuple[int, int], int]:
-    found = {}
+    found: dict[tuple[int, int], int] = {}
     parts = [leaves_of(part) for part in node.parts]
     for n, one in enumerate(parts):
         found |= {(min(i, j), max(i, j)): node.size for other in parts[n + 1 :] for i in one for j in other}
@@ -252,8 +272,7 @@ def test_any_tree_is_recovered_from_its_sizes_and_no_other() -> None:
         sizes = _sizes(drawn)
         count = drawn.size
         assert tree(range(count), sizes) == drawn
-        if count > 3:
-            broken = sizes | {(0, count - 1): sizes[0, count - 1] - 1}
-            assert tree(range(count), broken) != drawn
+        for pair in sizes if count < 9 else ():
+            assert tree(range(count), sizes | {pair: sizes[pair] - 1}) != drawn
     assert exact_chain(4, {(i, j): 2 for i in range(4) for j in range(i + 1, 4)}) == Node((0, 1, 2, 3))
     assert len(UNITS) > 40

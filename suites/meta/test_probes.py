@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -21,7 +21,7 @@ from narrowgauge.suites.meta.probe_sets import (
     setting,
     toy_answers,
 )
-from narrowgauge.suites.meta.probe_units import TOYS, Plan, cut, factor, last, nearest, value
+from narrowgauge.suites.meta.probe_units import TOYS, Plan, Toy, cut, factor, last, nearest, value
 
 pytestmark = pytest.mark.meta
 
@@ -120,6 +120,25 @@ def test_a_float16_accumulator_is_told() -> None:
 
     narrow = findings(setting(F16, F32), answers(setting(F16, F32), total, overflows))
     assert (narrow["range"].value, narrow["carried"].value) == ("float16", "10")
+
+
+ROUNDED: dict[str, Callable[[int, int], int]] = {
+    "down": lambda x, place: x >> place << place,
+    "up": lambda x, place: -(-x >> place << place),
+    "toward_zero": cut,
+    "nearest_away": lambda x, place: (abs(x) + (1 << place - 1) >> place << place) * (1 if x > 0 else -1),
+}
+
+
+@pytest.mark.parametrize("rule", ROUNDED)
+def test_every_rounding_of_sums_is_told(rule: str) -> None:
+    def step(terms: Sequence[tuple[int, int]], c: int) -> int:
+        total = sum(product for _, product in terms) + c
+        return ROUNDED[rule](total, last(total, 23)) if total else 0
+
+    found = findings(setting(BF16, F32), answers(setting(BF16, F32), Plan(Toy(1, step)).total))
+    assert (found["rounding"].value, found["adding"].value) == (rule, rule)
+    assert found["carried"].value == "23"
 
 
 ENDS = {

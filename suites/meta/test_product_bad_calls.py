@@ -16,6 +16,7 @@ SHAPE = r"\[[\d, ]*\]"
 SAYS = {
     "three_axes": rf"x is {SHAPE}; expected a matrix",
     "other_depth": rf"x is {SHAPE} and b {SHAPE}; expected .* of one K|b is {SHAPE} words; expected 248 / \d rows",
+    "part_of_a_group": r"K is 248; expected a multiple of 32, as many as share a scale",
     "other_type": r"b is torch.float32; expected torch.float8_e4m3fn or torch.uint8",
     "no_such_format": r"format 'float8_e5m2' is not known here; expected one of float32, bfloat16, float16, int32",
     "scale_of_fewer_rows": r"a_scale is torch.float32 \[4, 1\]; expected torch.float32 \[1, 1\] or \[5, 1\]",

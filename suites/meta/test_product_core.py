@@ -21,7 +21,6 @@ from narrowgauge.reference.matmul.run import prescaled
 from narrowgauge.suites.meta.golden_sets import FAMILIES, stored
 from narrowgauge.suites.meta.product_checks import derived, drawn_input, ends, f32, formats, held, one_dot, value
 from narrowgauge.suites.meta.product_inputs import inputs_for
-from narrowgauge.suites.meta.product_pages import MARK, PAGE, below
 from narrowgauge.suites.meta.second_operands import Real, number
 from narrowgauge.suites.meta.second_products import once
 
@@ -342,8 +341,3 @@ def test_golden_results_are_as_derived(name: str, out: str) -> None:
         for place in ((0, 0), (3, 7), (6, 15)):
             want = number(once(m, place), out)
             assert number(int(result.data[place]), out) == want
-
-
-def test_the_page_is_of_these_products() -> None:
-    """Written by ``python -m narrowgauge.suites.meta.product_pages``."""
-    assert PAGE.read_text().split(MARK)[1] == below()

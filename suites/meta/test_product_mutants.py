@@ -116,6 +116,12 @@ TRITON = {
     "row_sums_of_the_last_tile": "product.row_sums_of_the_last_tile",
     "one_expert_for_a_tile": "product.expert_of_the_tile",
 }
+#: every wrong kernel with its fault alone
+NAMED = {
+    f"{place}_{name}": fault.partition(":")[0]
+    for place, table in enumerate((NUMPY_AND_TORCH, WEIGHTS, TRITON))
+    for name, fault in table.items()
+}
 #: found by the form of what comes back, whatever its numbers are
 UNWRITTEN = {"rows_of_no_expert_unwritten"}
 #: diagnosed in full: by these faults and no other
@@ -125,6 +131,12 @@ IN_FULL = {
     "bias_scaled": "product.bias_scaled",
     "skips_zeros": "product.zeros_skipped",
     "gptq_zero_of_7": "product.offset_one_lower",
+}
+
+#: of these the way in which it was made is said
+SAID = {
+    "scaled_after_the_narrowing": ": product.scale_after_narrowing (each rounded, that of a first)\n",
+    "in_bfloat16": "jax#17792); steps of 1\n",
 }
 
 
@@ -156,6 +168,7 @@ def _holds(device: Device, expected_names: dict[str, str], *files: str) -> None:
         assert _explains(fault, planned, x, found.outputs or {}), name
         if name in IN_FULL:
             assert (found.row.faults, found.row.left) == ((IN_FULL[name],), 0), found.message
+            assert SAID.get(name, "") in found.message
     assert seen == expected_names.keys()
 
 

@@ -170,6 +170,27 @@ def test_stretches_are_expected_fused_or_not() -> None:
         assert value(low, (0, 0)) <= number(bits or 0, "float32") <= value(high, (0, 0))
 
 
+#: section 5 (f) of the facts on matrix units: a number, cut to tfloat32, and the next one above the cut
+TF32 = (
+    (1 + 2.0**-11, 0x3F800000, 0x3F802000), (1 + 3 * 2.0**-11, 0x3F802000, 0x3F804000),
+    (1 + 2.0**-11 + 2.0**-23, 0x3F800000, 0x3F802000), (1 + 2.0**-11 - 2.0**-23, 0x3F800000, 0x3F802000),
+    (-1 - 2.0**-11, 0xBF802000, 0xBF800000), (1.5, 0x3FC00000, 0x3FC00000),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [1, 64])
+def test_tfloat32_is_either_neighbour(k: int) -> None:
+    """Sums of 1 or 64 equal numbers: both neighbours are expected, and of a number that is one, that alone."""
+    claim = Claim(Matmul("plain.matmul_tf32", "float32"), "float32", "float32")
+    for x, below, above in TF32:
+        given = one_dot("float32", [x] * k, [1.0] * k)
+        low, high = ends(claim, given)
+        assert value(low, (0, 0)) <= k * Fraction(f32(below))
+        assert k * Fraction(f32(above)) <= value(high, (0, 0))
+        assert (value(low, (0, 0)) == value(high, (0, 0))) == (below == above)
+        within(derived(claim, given, "none"), (0, 0), value(low, (0, 0)), value(high, (0, 0)))
+
+
 # ---------------- the second derivation itself
 
 

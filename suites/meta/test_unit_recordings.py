@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -23,6 +24,7 @@ import narrowgauge
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.golden.safetensors_file import write
+from narrowgauge.plugin.replays import recordings_of
 from narrowgauge.reference.units.families import Family, Truncating, TwoHalves, products
 from narrowgauge.reference.units.families_plain import Chain
 from narrowgauge.reference.units.operands import Side
@@ -251,7 +253,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_files_are_tests(tmp_path: Path) -> None:
-    """One a file, in the ledger under its unit; without the option there is one row that says that there were none."""
+    """One a file, in the ledger under its unit."""
     done = run(tmp_path, f"--recordings={small(tmp_path)}")
     assert done.returncode == 0, done.stdout
     ledger = json.loads((tmp_path / ".narrowgauge" / "ledger.json").read_text())
@@ -259,18 +261,12 @@ def test_files_are_tests(tmp_path: Path) -> None:
     (row,) = ledger["rows"]
     assert row["id"].endswith("[float8_e4m3fn-float32-h100-wgmma-e4m3-f32-hopper.qgmma-sm_90]")
     assert (row["operation"], row["result"], row["how"], row["elements"]) == ("unit", "passed", "replayed", 4)
-    done = run(tmp_path)
-    assert done.returncode == 0, done.stdout
-    (row,) = json.loads((tmp_path / ".narrowgauge" / "ledger.json").read_text())["rows"]
-    assert (row["result"], row["reason"]) == ("not_executed", NOT_GIVEN)
-    assert "not executed: 1 on host: no recordings; --recordings=DIR" in done.stdout
 
 
-def test_what_is_no_folder_of_recordings(tmp_path: Path) -> None:
-    done = run(tmp_path, "--recordings=nowhere")
-    assert done.returncode == 4
-    assert "ERROR: --recordings: nowhere is no folder of recordings" in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+def test_what_is_no_folder_of_recordings() -> None:
+    config: Any = SimpleNamespace(option=SimpleNamespace(narrowgauge_recordings=Path("nowhere")))
+    with pytest.raises(pytest.UsageError, match="--recordings: nowhere is no folder of recordings: cannot read"):
+        recordings_of(config)
 
 
 def test_without_a_folder() -> None:

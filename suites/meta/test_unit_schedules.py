@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,18 +9,12 @@ import numpy as np
 import pytest
 
 from narrowgauge.contracts.coded import Coded
-from narrowgauge.contracts.errors import BadInput
-from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.policy import CastPolicy
-from narrowgauge.devices.targets import TARGETS
 from narrowgauge.reference.fast_codec import cast, decode_values
 from narrowgauge.reference.noise import noise, scrambled
-from narrowgauge.reference.units.registry import TARGETS as KNOWN
-from narrowgauge.reference.units.registry import UNITS, UNKNOWN, unit_named, units_for
+from narrowgauge.reference.units.registry import unit_named
 from narrowgauge.reference.units.running import dot
 from narrowgauge.reference.units.schedule import Schedule, gemm
-from narrowgauge.suites.meta import second_units as second
-from narrowgauge.suites.meta import unit_pages
 
 pytestmark = pytest.mark.meta
 
@@ -32,6 +25,8 @@ IEEE = CastPolicy(overflow="special", infinity="special")
 def codes(values: Any, fmt: str) -> Coded:
     """Codes of numbers that the format holds."""
     wide = np.ascontiguousarray(values, np.float64)
+    if fmt == "float64":
+        return Coded(fmt, wide.view(np.uint64))
     found = cast(Coded("float64", wide.view(np.uint64)), fmt, IEEE)
     np.testing.assert_array_equal(decode_values(found), wide)
     return found
@@ -138,12 +133,13 @@ def test_promotion_keeps_what_the_unit_would_lose(every: int, lost: int) -> None
 
 
 def test_the_order_of_k() -> None:
-    """Of four positions the last comes first: what is small is lost unless it comes first."""
-    unit = unit_named("plain.fma")
-    terms = {0: 2.0**24, 1: -(2.0**24), 3: 1.0, 4: 2.0**24, 5: 1.0, 6: -(2.0**24)}
-    assert one(Schedule(unit), terms, 7, F32) == f32(0.0)
-    assert one(Schedule(unit, k_order=(0, 1, 3, 2)), terms, 7, F32) == f32(0.0)
-    assert one(Schedule(unit, k_order=(3, 2, 1, 0)), {0: 1.0, 1: -(2.0**24), 2: 2.0**24, 4: 1.0}, 5, F32) == f32(2.0)
+    """2^24, 1 and -2^24: the 1 is lost unless it comes last. A last period that is not whole ascends."""
+    unit, terms = unit_named("plain.fma"), {0: 2.0**24, 1: 1.0, 2: -(2.0**24)}
+    assert one(Schedule(unit), terms, 3, F32) == f32(0.0)
+    assert one(Schedule(unit, k_order=(0, 2, 1)), terms, 3, F32) == f32(1.0)
+    late = {3 + k: value for k, value in terms.items()}
+    assert one(Schedule(unit, k_order=(0, 2, 1)), late, 6, F32) == f32(1.0)
+    assert one(Schedule(unit, k_order=(3, 2, 1, 0)), late, 6, F32) == f32(0.0)
 
 
 def test_splits_of_k() -> None:
@@ -154,9 +150,26 @@ def test_splits_of_k() -> None:
     assert one(Schedule(unit, split_k=4), terms, 64) == f32(0.0)
     assert one(Schedule(unit, split_k=4, reduce="pairs"), terms, 64) == f32(1.0)
     assert one(Schedule(unit, split_k=2), terms, 64) == f32(1.0)
+    assert one(Schedule(unit, split_k=3, reduce="pairs"), {0: 1.0, 16: 2.0, 32: 4.0}, 48) == f32(7.0)
     narrow = Schedule(unit, split_k=2, reduce_format=BF16)
     assert one(narrow, {0: 256.0, 1: 1.0, 32: 1.0}, 64) == f32(256.0)
     assert one(Schedule(unit, split_k=2), {0: 256.0, 1: 1.0, 32: 1.0}, 64) == f32(258.0)
+
+
+def test_a_split_does_not_cut_a_stretch() -> None:
+    """96 in two parts are 64 and 32 where 32 are promoted at once: 40 and 50 are of one stretch."""
+    schedule = Schedule(unit_named("hopper.qgmma"), promote_every=32, split_k=2)
+    a, b = row(E4, 96, {40: 1.0, 50: 2.0**-8}), row(E4, 96, {40: 1.0, 50: 2.0**-8})
+    assert gemm(schedule, a, b).data.tolist() == [[ONE]]
+
+
+def test_a_nan_has_the_code_of_the_unit() -> None:
+    assert one(Schedule(UNIT), {0: np.inf, 1: -np.inf}, 16) == 0x7FFFFFFF
+
+
+def test_float64_is_left_alone() -> None:
+    found = gemm(Schedule(unit_named("nvidia.dmma")), row("float64", 3, {0: 2.0**60, 1: 1.0}), ones("float64", 3))
+    assert decode_values(found).tolist() == [[2.0**60]]
 
 
 def test_an_addend_enters_once() -> None:
@@ -225,141 +238,7 @@ def test_whole_numbers_are_scaled_in_float32() -> None:
     schedule = Schedule(unit_named("nvidia.imma"), scaled="sum")
     scales = {"a_scale": pattern(f32(0.5)), "b_scale": pattern(f32(0.25))}
     assert one(schedule, {0: 100.0, 1: 27.0}, 32, "int8", **scales) == f32(127 / 8)
-
-
-# --- the registry ----------------------------------------------------------------------------------------------------
-
-
-def test_names_and_targets() -> None:
-    """Every target of the suite has units, or is said to be unknown; and the second derivation has every unit."""
-    assert all(unit.name == name for name, unit in UNITS.items())
-    assert set(TARGETS) <= set(KNOWN)
-    assert {*second.UNITS, *second.PAIRWISE, *second.GROUPS, *second.WHOLE} == set(UNITS)
-    for unit in UNITS.values():
-        assert format_named(unit.out).name == unit.out
-        assert all(format_named(name).name == name for name in (*unit.formats, *unit.scales))
-        assert bool(unit.scales) == bool(unit.block)
-
-
-@pytest.mark.parametrize(
-    ("target", "fmt", "out", "names"),
-    [
-        ("sm_90", E4, F32, ["hopper.qgmma", "hopper.mma_fp8"]),
-        ("sm_89", E4, F32, ["ada.qmma"]),
-        ("sm_100", E4, F32, ["blackwell.tcgen05_fp8", "blackwell.mma_fp8"]),
-        ("sm_86", BF16, F32, ["ampere.hmma"]),
-        ("sm_90", F32, F32, ["hopper.hmma_tf32", "hopper.hgmma_tf32", "plain.fma"]),
-        ("gfx942", "float8_e4m3fnuz", F32, ["cdna3.mfma_fp8"]),
-        ("gfx942", E4, F32, ["cdna3.mfma_of_ocp"]),
-        ("gfx90a", BF16, F32, ["cdna2.mfma", "cdna2.mfma_bf16_old"]),
-        ("gfx1100", F32, F32, ["plain.fma"]),
-        ("gfx950", "int8", "int32", ["cdna.mfma_i8"]),
-    ],
-)
-def test_units_of_a_target(target: str, fmt: str, out: str, names: list[str]) -> None:
-    assert [unit.name for unit in units_for(target, fmt, fmt, out)] == names
-
-
-def test_units_that_take_scales() -> None:
-    names = [unit.name for unit in units_for("sm_100", E4, E5, F32, "float8_e8m0fnu")]
-    assert names == ["blackwell.mxf8f6f4"]
-    e2m1 = "float4_e2m1fn"
-    assert [u.name for u in units_for("sm_120", e2m1, e2m1, F32, E4)] == ["rtx_blackwell.mxf4nvf4"]
-
-
-@pytest.mark.parametrize(("target", "fmt"), [(target, gap.formats[0]) for gap in UNKNOWN for target in gap.targets])
-def test_an_unknown_unit_is_not_guessed(target: str, fmt: str) -> None:
-    with pytest.raises(BadInput, match=rf"how {target} computes .* is not known\. What is: .*narrowgauge probe"):
-        units_for(target, fmt, fmt, F32)
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (("sm_80", E4, E4, F32), "no matrix unit of sm_80 computes .* It has float16, bfloat16 into float32"),
-        (("sm_9", F16, F16, F32), "unknown target with matrix units 'sm_9'; did you mean sm_90"),
-        (("sm_90", F16, BF16, F32), "no matrix unit of sm_90 computes float16 × bfloat16 into float32"),
-        (("sm_90", "fp7", F16, F32), "unknown format 'fp7'"),
-        (("sm_90", F16, F16, BF16), "into bfloat16"),
-    ],
-)
-def test_what_no_unit_does(asked: tuple[str, str, str, str], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        units_for(*asked)
-
-
-def test_an_unknown_name() -> None:
-    with pytest.raises(BadInput, match=r"unknown matrix unit 'hopper\.qgma'; did you mean hopper\.qgmma"):
-        unit_named("hopper.qgma")
-
-
-# --- bad input -------------------------------------------------------------------------------------------------------
-
-QGMMA, MX = unit_named("hopper.qgmma"), unit_named("blackwell.mxf8f6f4")
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"k_order": (0, 2)}, "expected every position of one period once"),
-        ({"promote_every": 48}, "takes 32 at once"),
-        ({"promote_every": -32}, "promote_every=-32"),
-        ({"scaled": "stretches"}, "needs promote_every"),
-        ({"split_k": 0}, "expected at least 1"),
-        ({"unit": unit_named("nvidia.imma"), "promote_every": 16}, "only float32 and float16 are promoted"),
-        ({"unit": unit_named("nvidia.dmma"), "split_k": 2}, "gives float64"),
-        ({"unit": MX, "scaled": "sum"}, "applies scales itself"),
-    ],
-)
-def test_schedules_that_are_none(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        Schedule(**{"unit": QGMMA, **changed})
-
-
-@pytest.mark.parametrize(
-    ("schedule", "given", "said"),
-    [
-        (
-            Schedule(QGMMA),
-            {"b": drawn(E4, 2, 31, 1)},
-            r"operands \[3, 32\] and \[2, 31\]; expected \[M, K\] and \[N, K\]",
-        ),
-        (Schedule(QGMMA), {"b": drawn(BF16, 2, 32, 1)}, "multiplies float8_e4m3fn, float8_e5m2; given"),
-        (Schedule(QGMMA), {"c": pattern(0)}, r"addends of float32 \[1, 1\]; expected float32 \[3, 2\]"),
-        (Schedule(QGMMA), {"a_scale": pattern(0)}, "says not where they are applied"),
-        (Schedule(QGMMA, scaled="sum"), {}, r"scales none; expected \[3, 1\]"),
-        (Schedule(QGMMA, scaled="sum"), {"a_scale": pattern(0)}, r"scales \[1, 1\]; expected \[3, 1\]"),
-        (Schedule(MX), {}, r"takes scales of float8_e8m0fnu \[3, 1\], one for each 32 elements of k; given none"),
-        (Schedule(MX), {"a_scale": pattern(0)}, r"given float32 \[1, 1\]"),
-    ],
-)
-def test_operands_that_do_not_fit(schedule: Schedule, given: dict[str, Coded], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        gemm(schedule, **{"a": drawn(E4, 3, 32, 1), "b": drawn(E4, 2, 32, 2), **given})
-
-
-def test_dot_products_that_do_not_fit() -> None:
-    with pytest.raises(BadInput, match="expected one shape"):
-        dot(QGMMA, drawn(E4, 3, 32, 1), drawn(E4, 2, 32, 2))
-    with pytest.raises(BadInput, match=r"a schedule applies them after it"):
-        dot(QGMMA, drawn(E4, 3, 32, 1), drawn(E4, 3, 32, 2), None, pattern(0))
-
-
-# --- docs/units.md ---------------------------------------------------------------------------------------------------
-
-needs_docs = pytest.mark.skipif(not unit_pages.PAGE.exists(), reason="the package is installed without docs/")
-
-
-@needs_docs
-def test_the_page_is_current() -> None:
-    head, mark, below = unit_pages.PAGE.read_text().partition(unit_pages.MARK)
-    assert head
-    assert mark
-    assert below == unit_pages.below(), "run: python -m narrowgauge.suites.meta.unit_pages"
-
-
-@needs_docs
-def test_the_examples_of_the_page_are_right() -> None:
-    found = doctest.testfile(str(unit_pages.PAGE), module_relative=False)
-    assert found.attempted == 6
-    assert found.failed == 0
+    # 2^24 + 1 is rounded before it is multiplied by 3
+    a = codes([[127.0] * 1040 + [24.0, 9.0]], "int8")
+    b = codes([[127.0] * 1041 + [1.0]], "int8")
+    assert gemm(schedule, a, b, None, pattern(f32(3.0)), pattern(ONE)).data.tolist() == [[f32(3 * 2.0**24)]]

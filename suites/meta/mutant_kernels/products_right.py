@@ -103,3 +103,20 @@ def thirteen_bits(x, b, length=32):
 
 def _exponent(x):
     return (torch.frexp(x)[1] - 1).double()
+
+
+def nvfp4(x, b, a_scale, b_scale):
+    """The sum of products and block scales, without the tensors' scales."""
+    sides = [e2m1(nibbles(m)) for m in (x, b)]
+    return dot(*(m * spread(s, m.shape, 1, 16) for m, s in zip(sides, (a_scale, b_scale), strict=True)))
+
+
+def by_experts(x, b, a_scale, b_scale, experts, expert_count, format, scale_of=lambda e: e):
+    """Row m times the matrix of its expert; a negative expert, and what lies beyond the last, give zeros."""
+    count = int(expert_count)
+    matrices, scales = b.float().reshape(count, -1, x.shape[1]), b_scale.reshape(count, -1)
+    y = torch.zeros(x.shape[0], matrices.shape[1], device=x.device)
+    for row, expert in enumerate(experts.flatten().tolist()):
+        if 0 <= expert < count:
+            y[row] = dot(x[row : row + 1], matrices[expert])[0] * a_scale[row] * scales[scale_of(expert)]
+    return out(y, format)

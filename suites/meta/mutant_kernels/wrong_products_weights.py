@@ -8,10 +8,12 @@ import torch
 from narrowgauge import Matmul, kernel
 from narrowgauge.suites.meta.mutant_kernels.products_right import (
     awq,
+    by_experts,
     dot,
     e2m1,
     gptq,
     nibbles,
+    nvfp4,
     out,
     spread,
     two_to,
@@ -236,12 +238,6 @@ def product_nibbles_split(x, format, b, a_scale, b_scale):
     return out(dot(*scaled), format)
 
 
-def nvfp4(x, b, a_scale, b_scale):
-    """The sum of products and block scales, without the tensors' scales."""
-    sides = [e2m1(nibbles(m)) for m in (x, b)]
-    return dot(*(m * spread(s, m.shape, 1, 16) for m, s in zip(sides, (a_scale, b_scale), strict=True)))
-
-
 @kernel(NV4, WIDE, E2)
 def product_global_scales_ignored(x, format, b, a_scale, b_scale, a_global_scale, b_global_scale):
     """The tensors' scales are left out: stable-diffusion.cpp#1898, for NVFP4."""
@@ -261,17 +257,6 @@ def product_global_scale_of_one_side(x, format, b, a_scale, b_scale, a_global_sc
 
 
 # ---------------- experts
-
-
-def by_experts(x, b, a_scale, b_scale, experts, expert_count, format, scale_of=lambda e: e):
-    """Row m times the matrix of its expert; a negative expert, and what lies beyond the last, give zeros."""
-    count = int(expert_count)
-    matrices, scales = b.float().reshape(count, -1, x.shape[1]), b_scale.reshape(count, -1)
-    y = torch.zeros(x.shape[0], matrices.shape[1], device=x.device)
-    for row, expert in enumerate(experts.flatten().tolist()):
-        if 0 <= expert < count:
-            y[row] = dot(x[row : row + 1], matrices[expert])[0] * a_scale[row] * scales[scale_of(expert)]
-    return out(y, format)
 
 
 @kernel(EXPERTS, B16, E4)
