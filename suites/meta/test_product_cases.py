@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from narrowgauge.contracts.errors import BadInput
@@ -15,12 +16,14 @@ from narrowgauge.devices.device import Device
 from narrowgauge.reference.behaviour import claim_on, multiplying_of
 from narrowgauge.reference.inputs import CASES
 from narrowgauge.reference.matmul.cases import Shape, call_of
+from narrowgauge.reference.matmul.kinds import Name
 from narrowgauge.reference.matmul.products import PRODUCTS
 from narrowgauge.reference.matmul.reading import terms_by_expert
 from narrowgauge.suites.planning import Planned, plan_cases
 
 pytestmark = pytest.mark.meta
 
+Sizes = npt.NDArray[np.float64]
 E4, HALF, BF16, F32 = "float8_e4m3fn", "float16", "bfloat16", "float32"
 #: what every product has; what it has beside that, with sums in float32. Not there, and why: subnormal numbers of
 #: bfloat16, whose products vanish; NaN of float32, which suites/matmul/poison.py has, and of integers; limit, beyond
@@ -141,14 +144,27 @@ def test_every_place_of_k_is_used_and_rows_begin_elsewhere() -> None:
     assert len({tuple(row) for row in (terms.a != 0).tolist()}) == len(terms.a)
 
 
-@pytest.mark.parametrize(("kind", "bits"), [("exact", 14), ("full", 22), ("limit", 24)])
-def test_sums_of_magnitudes_come_near_what_is_allowed(kind: str, bits: int) -> None:
-    """In units of 1: above half of it in some element, and below it in all."""
-    claim = Claim(Matmul("plain.matmul", "float32"), HALF, F32)
-    x = call_of(multiplying_of(claim), Shape(kind, depth=2000))  # type: ignore[arg-type]
+def sizes(claim: Claim, kind: Name, first: int | None = None) -> Sizes:
+    """Sums of magnitudes in units of 1, over all of K or the first of it."""
+    x = call_of(multiplying_of(claim), Shape(kind, depth=2000))
     ((_, terms),) = terms_by_expert(multiplying_of(claim), x)
-    size = np.abs(terms.a) @ np.abs(terms.b).T
-    assert 0.5 * 2**bits < size.max() < 2**bits
+    return np.asarray(np.abs(terms.a[:, :first]) @ np.abs(terms.b[:, :first]).T)
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("exact", 14), ("full", 22), ("limit", 24)])
+def test_sums_of_magnitudes_come_near_what_is_allowed(kind: Name, bits: int) -> None:
+    """Above half of it in some element, and below it in all."""
+    assert 0.5 * 2**bits < sizes(Claim(Matmul("plain.matmul", "float32"), HALF, F32), kind).max() < 2**bits
+
+
+def test_what_is_left_out_is_the_zero_point() -> None:
+    """And not the code 0, which is a number there."""
+    assert 0.5 * 2**14 < sizes(Claim(Matmul("vllm.int8_azp_token"), "int8", F32), "exact").max() < 2**14
+
+
+def test_promoted_sums_pass_what_their_stretches_do_not() -> None:
+    claim = Claim(Matmul("plain.matmul_fp8", "promoted_128"), E4, F32)
+    assert sizes(claim, "promoted", 128).max() < 2**14 < sizes(claim, "promoted").min()
 
 
 def test_special_rows_and_columns() -> None:

@@ -13,6 +13,7 @@ from narrowgauge.contracts.coded import Coded, Input
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Claim, Matmul
 from narrowgauge.contracts.product import Operand, Product
+from narrowgauge.golden.products import vectors, well_shaped
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.matmul.call import check_call
 from narrowgauge.reference.matmul.memory import check_packed, read_memory, to_memory
@@ -217,3 +218,31 @@ def test_a_layout_of_what_is_not_given_is_refused() -> None:
     product = Product("mine", (("bfloat16", "bfloat16"),), Operand(), plain, "sum", "a test")
     with pytest.raises(BadInput, match="product 'mine': 'b_zero_point' has a layout; it is given x, b"):
         check_packed(product, "bfloat16", "bfloat16")
+
+
+# --- golden tensors --------------------------------------------------------------------------------------------------
+
+
+def sized(*numbers: int) -> Coded:
+    return Coded("int32", np.array([numbers], np.int32).view(np.uint32))
+
+
+#: which tensor is changed, what it becomes, and which is named
+DAMAGED: dict[str, tuple[str, Callable[[Coded], Coded], str]] = {
+    "nothing": ("shape", lambda v: v, ""),
+    "another N": ("shape", lambda v: sized(7, 17, 75), "result"),
+    "another K": ("shape", lambda v: sized(7, 16, -1), "shape"),
+    "two sizes": ("shape", lambda v: sized(7, 16), "shape"),
+    "four sizes": ("shape", lambda v: sized(7, 16, 75, 1), "shape"),
+    "a result of fewer columns": ("result", cut(0, 1), "result"),
+    "a result of fewer rows": ("result", cut(1, 0), "result"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_the_golden_tensor_that_is_wrong_is_named(what: str) -> None:
+    claim = Claim(Matmul("plain.matmul_int8"), "int8", "int32")
+    name, change, named = DAMAGED[what]
+    tensors = vectors(claim)
+    tensors[f"int8.{name}"] = change(tensors[f"int8.{name}"])
+    assert well_shaped(claim, tensors) == (f"int8.{named}" if named else "")
