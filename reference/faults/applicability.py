@@ -93,7 +93,7 @@ MULTIPLIED = (
         "matmul/nvidia.nvfp4+float32/float4_e2m1fn/bfloat16",
     ),
     (
-        "matmul/gptq.gemm_act_order/float16/float16",
+        "matmul/gptq.gemm_act_order+float32/float16/float16",
         "matmul/gptq.gemm_symmetric/float16/float16",
         "matmul/awq.gemm/float16/float16",
         "matmul/vllm.int8_azp_token/int8/bfloat16",
