@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from narrowgauge.contracts.errors import NarrowgaugeError
-from narrowgauge.plugin.cells import bench_of, conclude
+from narrowgauge.plugin.cells import bench_of, conclude, make_tests
 from narrowgauge.plugin.options import asks_for_fnuz
 from narrowgauge.suites.auditing import Audited, audited, judged
 from narrowgauge.suites.judging import waived
@@ -25,10 +25,7 @@ def parts_of(config: pytest.Config) -> list[Audited]:
 
 def parametrize_audits(metafunc: pytest.Metafunc) -> None:
     """Make one test of each part, under its id and markers."""
-    found = parts_of(metafunc.config)
-    bench_of(metafunc.config).whole |= {f"{metafunc.function.__name__}[{part.id}]" for part in found}
-    params = [pytest.param(part, id=part.id, marks=[getattr(pytest.mark, m) for m in part.markers]) for part in found]
-    metafunc.parametrize("part", params)
+    make_tests(metafunc, "part", parts_of(metafunc.config))
 
 
 def conclude_audit(item: pytest.Item, part: Audited) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import pytest
 
@@ -91,9 +91,24 @@ def parametrize(metafunc: pytest.Metafunc, cells: Callable[[Run], Sequence[Plann
         planned = cells(bench_of(metafunc.config).run)
     except NarrowgaugeError as error:
         raise pytest.UsageError(str(error)) from None
-    bench_of(metafunc.config).whole |= {f"{metafunc.function.__name__}[{p.id}]" for p in planned}
-    params = [pytest.param(p, id=p.id, marks=[getattr(pytest.mark, m) for m in p.markers]) for p in planned]
-    metafunc.parametrize("planned", params)
+    make_tests(metafunc, "planned", planned)
+
+
+class _Named(Protocol):
+    """What becomes a test: it has an id and names of markers."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def markers(self) -> tuple[str, ...]: ...
+
+
+def make_tests(metafunc: pytest.Metafunc, argument: str, found: Sequence[_Named]) -> None:
+    """One test of each, under its id and markers, all of them in the plan."""
+    bench_of(metafunc.config).whole |= {f"{metafunc.function.__name__}[{one.id}]" for one in found}
+    params = [pytest.param(one, id=one.id, marks=[getattr(pytest.mark, m) for m in one.markers]) for one in found]
+    metafunc.parametrize(argument, params)
 
 
 def record(item: pytest.Item, judged: Judged) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from narrowgauge.contracts.errors import NarrowgaugeError
-from narrowgauge.plugin.cells import bench_of, conclude
+from narrowgauge.plugin.cells import bench_of, conclude, make_tests
 from narrowgauge.suites.judging import waived
 from narrowgauge.suites.recordings import Recording, judged, recorded
 
@@ -23,10 +23,7 @@ def recordings_of(config: pytest.Config) -> list[Recording]:
 
 def parametrize_recordings(metafunc: pytest.Metafunc) -> None:
     """Make one test of each file, under its id and markers."""
-    found = recordings_of(metafunc.config)
-    bench_of(metafunc.config).whole |= {f"{metafunc.function.__name__}[{one.id}]" for one in found}
-    params = [pytest.param(one, id=one.id, marks=[getattr(pytest.mark, m) for m in one.markers]) for one in found]
-    metafunc.parametrize("recording", params)
+    make_tests(metafunc, "recording", recordings_of(metafunc.config))
 
 
 def conclude_recording(item: pytest.Item, recording: Recording) -> None:

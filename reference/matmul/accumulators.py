@@ -53,6 +53,11 @@ class Accumulator:
         of 16 bits 20, and the number that is kept has m."""
         return self.family in ("fused", "any") and self.stored <= self.fraction
 
+    @property
+    def only_cuts(self) -> bool:
+        """Whether each step but a join of partial sums cuts toward zero, so that no sum of one sign grows."""
+        return self.family == "fused" and self.cut and self.keeps_the_largest
+
 
 _R = "recorded answers, ../shared/data/matrix-unit-recordings (Khattak and Mikaitis, arXiv 2512.07004)"
 _X = "MMA-Sim, Xie et al., arXiv 2511.10909"

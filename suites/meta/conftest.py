@@ -36,6 +36,14 @@ def host() -> Iterator[Device]:
 
 
 @pytest.fixture(scope="module")
+def interpreter() -> Iterator[Device]:
+    """Triton's interpreter, for a module of tests."""
+    device = discovery.interpreter()
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
 def broken(host: Device) -> dict[str, Plugged]:
     """The kernels that give no usable answer, by name."""
     return {p.kernel.name: p for p in host.describe(str(MUTANTS / "broken.py"))}

@@ -12,7 +12,6 @@ import pytest
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
-from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
 from narrowgauge.reference.behaviour import claim_on
 from narrowgauge.reference.compare import compare
@@ -185,20 +184,6 @@ def _explains(fault: str, planned: Planned, x: Coded, got: dict[str, Coded]) -> 
 def test_every_wrong_product_is_named() -> None:
     known = [*NUMPY_AND_TORCH, *WEIGHTS, *TRITON, *UNWRITTEN]
     assert sorted(known) == sorted(name.partition("product_")[2] for name in WRONG)
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Device]:
-    device = discovery.host()
-    yield device
-    device.close()
-
-
-@pytest.fixture(scope="module")
-def interpreter() -> Iterator[Device]:
-    device = discovery.interpreter()
-    yield device
-    device.close()
 
 
 def test_wrong_products_of_numpy_and_torch(host: Device) -> None:

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.suites.judging import Judged, run_cell
@@ -47,20 +45,6 @@ NAMED = {
     "triton_last_column": "wide.last_column_not_squared",
     "triton_neighbours": "wide.pairs_of_the_other_kind",
 }
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Device]:
-    device = discovery.host()
-    yield device
-    device.close()
-
-
-@pytest.fixture(scope="module")
-def interpreter() -> Iterator[Device]:
-    device = discovery.interpreter()
-    yield device
-    device.close()
 
 
 def _are_named(device: Device, file: str, names: set[str]) -> None:
