@@ -217,8 +217,8 @@ def integer_codes(x: npt.NDArray[np.floating], fmt: Format, policy: CastPolicy) 
     beyond = float(fmt.code_count + abs(policy.zero_point))  # as good as infinite: no zero point brings it back
     nan = np.isnan(x)
     near = np.clip(np.where(nan, 0, x) if nan.any() else x, -beyond, beyond)
-    rounded = np.clip(_to_whole(near, policy) + policy.zero_point, low, high)
-    rounded = rounded.astype(np.int64 if fmt.bits > 16 else np.int32)
+    wide = np.dtype(f"<i{2 * fmt.storage.itemsize}")  # holds the codes of either sign
+    rounded = np.clip(_to_whole(near, policy) + policy.zero_point, low, high).astype(wide)
     of = {"max": (high, high), "min": (low, low), "signed_max": (high, low)}
     if policy.nan in of and nan.any():  # a NaN of "zero" has been one all along
         plus, minus = of[policy.nan]

@@ -53,7 +53,7 @@ OF_WIDE: tuple[Symptom, ...] = (
     ),
     Symptom(
         "shares of a softmax that do not add up to 1",
-        ("softmax", "add up to 1", "probabilities", "log probabilities", "logprobs", "masked", "leaks"),
+        ("softmax", "add up to 1", "log prob", "logprobs", "masked", "leaks"),
         "The largest logit is not taken off, the sum is kept in too few bits or left out, the base is another, or the "
         "mask and the cap are in the wrong order.",
         _of(
