@@ -9,6 +9,7 @@ from rich.text import Text
 
 from narrowgauge.ci.ledger import Ledger, Row, common_faults
 from narrowgauge.contracts.verdict import Result
+from narrowgauge.golden.units import OPERATION as UNIT
 from narrowgauge.plugin.screen import PIPED_WIDTH, Grid, Line, brief, on_screen, screen, show
 from narrowgauge.reference.portrait import probes
 
@@ -35,7 +36,12 @@ def summary(ledger: Ledger, width: int, colour: bool) -> str:
     text = io.StringIO()
     width = width if colour or on_screen() else PIPED_WIDTH
     console = screen(text, width, colour)
-    show(console, _judged(ledger.rows).texts(width))
+    units = [row for row in ledger.rows if row.operation == UNIT]  # each on GPUs of its own: columns by themselves
+    kernels = [row for row in ledger.rows if row.operation != UNIT]
+    if kernels or not units:
+        show(console, _judged("what was judged", kernels).texts(width))
+    if units:
+        show(console, ["", *_judged("matrix units", units).texts(width)])
     edge = _edges(ledger.rows)
     if edge.lines:
         show(console, ["", *edge.texts(width)])
@@ -53,13 +59,13 @@ def _groups(rows: Iterable[Row]) -> dict[tuple[bool, str, str], list[Row]]:
     return found
 
 
-def _judged(rows: Sequence[Row]) -> Grid:
+def _judged(title: str, rows: Sequence[Row]) -> Grid:
     """One line a kernel and format, one column a target."""
     executed = {row.target for row in rows if row.result != "not_executed"}
     column = {t: "emulated" if t.startswith("emulated-") and t not in executed else t for t in {r.target for r in rows}}
     targets = sorted(set(column.values()), key=lambda t: (t.startswith("emulated"), t))
     grid = Grid(
-        "what was judged", ["kernel", "claims", "format", *targets], "why",
+        title, ["kernel", "claims", "format", *targets], "why",
         optional="claims", optional_from=WITH_CLAIMS, beside_from=WITH_WHY,
     )  # fmt: skip
     for (_, kernel, format_name), cells in _groups(rows).items():

@@ -142,6 +142,17 @@ def test_a_file_gets_as_many_columns_as_the_tables_take(monkeypatch: pytest.Monk
     assert "claims" in piped
 
 
+def test_units_have_columns_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPUs of recordings would make every kernel's line too wide."""
+    made = ledger(row(target="host"), row(operation="unit", kernel="volta.hmma", target="sm_70"))
+    lines = at(160, made, monkeypatch).splitlines()
+    place = lines.index("matrix units")
+    assert "sm_70" not in " ".join(lines[:place])
+    assert lines[place + 1].split()[-1] == "sm_70"
+    alone = at(160, ledger(row(operation="unit", target="sm_70")), monkeypatch)
+    assert "what was judged" not in alone
+
+
 def test_a_reason_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text of an exception can be megabytes."""
     huge = "first line " + "x" * 10**6 + "\nsecond line"
