@@ -19,6 +19,7 @@ from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.verdict import Mismatch
 from narrowgauge.golden.safetensors_file import read
+from narrowgauge.golden.units import OPERATION as UNIT
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.units.registry import unit_named
@@ -154,7 +155,7 @@ def _mismatch(place: int, kind: str, got: Coded, want: Coded) -> Mismatch:
 def _row(recording: Recording, **values: object) -> Row:
     return Row(
         id=recording.id,
-        operation="unit",
+        operation=UNIT,
         rule=recording.unit,
         source=recording.source,
         format=recording.format,

@@ -12,7 +12,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.reference.fast_codec import decode_values
 from narrowgauge.reference.interval import Expected, Interval
-from narrowgauge.reference.kv.arithmetic import digits, grid, power_of_two
+from narrowgauge.reference.kv.arithmetic import digits, power_of_two
 from narrowgauge.reference.matmul.bounds import (
     after_roundings,
     flushed_terms,
@@ -190,7 +190,6 @@ def _check_range(multiplying: Multiplying, ends: Ends, of_a: F64, of_b: F64) -> 
     largest = np.where(np.isfinite(largest), largest, 0.0)  # a fault may overflow; infinity stays what it is
     for one, other in ((of_a, of_b), (largest, of_a), (largest, of_b), (largest, of_a * of_b)):
         size = np.abs(one * other)
-        size = size[np.isfinite(size)]  # what is infinite already is beyond all order
         if ((size > _LARGEST) | ((size < _LEAST) & (size > 0))).any():
             raise BadInput(
                 f"{multiplying.product.name}: products with scales leave float32's normal numbers; what engines give "
@@ -207,14 +206,7 @@ def _added(multiplying: Multiplying, stretches: list[Ends], shape: tuple[int, in
         for low, _ in stretches:
             total = multiplying.combine(total, low)
         return total, total
-    if len(stretches) == 1:
-        return stretches[0]
-    lows, highs = np.stack([low for low, _ in stretches]), np.stack([high for _, high in stretches])
-    ends = summed(lows, highs)
-    size = np.abs(lows).sum(axis=0)
-    known = (lows == highs).all(axis=0) & (size < 2.0**_DIGITS * grid(np.moveaxis(lows, 0, -1)))
-    total = lows.sum(axis=0)
-    return np.where(known, total, ends[0]), np.where(known, total, ends[1])
+    return summed(np.stack([low for low, _ in stretches]), np.stack([high for _, high in stretches]))
 
 
 def _times(ends: Ends, factors: tuple[float, ...], divisors: tuple[float, ...]) -> Ends:
