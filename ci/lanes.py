@@ -1,0 +1,89 @@
+"""Lanes of the nightly run, as data. Strict in form: a key that nobody reads would promise what nobody does."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from narrowgauge.contracts.errors import BadInput, unknown
+
+#: the suite's own lanes
+OWN = Path(__file__).parent / "lanes.toml"
+VENDORS = ("none", "cuda", "hip")
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One kind of machine, and what is judged there. ci/lanes.toml says what each field is."""
+
+    name: str
+    vendor: str
+    targets: tuple[str, ...]
+    devices: tuple[str, ...]
+    depth: str
+    shards: int
+    workers: int
+    minutes: int
+    silence: int
+    paths: tuple[str, ...]
+
+
+def load(path: Path = OWN) -> dict[str, Lane]:
+    """The lanes of a file, by name. Raises ``BadInput`` for a key or value that is not as it must be."""
+    try:
+        data = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise BadInput(f"cannot read lanes {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise BadInput(f"lanes {path} are not TOML: {error}") from error
+    tables = data.get("lane")
+    if set(data) != {"lane"} or not isinstance(tables, dict) or not tables:
+        raise BadInput(f"lanes {path}: expected tables [lane.NAME] and nothing else, found {sorted(data)}")
+    return {name: _lane(name, entry, f"{path}, lane {name}") for name, entry in tables.items()}
+
+
+def lane_named(name: str, path: Path = OWN) -> Lane:
+    """The lane of that name. Raises ``BadInput`` naming those that are."""
+    lanes = load(path)
+    if name not in lanes:
+        raise unknown("lane", name, lanes)
+    return lanes[name]
+
+
+def _lane(name: str, entry: Any, where: str) -> Lane:
+    types = get_type_hints(Lane)
+    names = [f.name for f in fields(Lane) if f.name != "name"]
+    if not isinstance(entry, dict):
+        raise BadInput(f"{where}: expected a table")
+    if missing := [n for n in names if n not in entry]:
+        raise BadInput(f"{where}: {', '.join(missing)} missing")
+    if extra := sorted(set(entry) - set(names)):
+        raise BadInput(f"{where}: unknown field {', '.join(extra)}; fields are {', '.join(names)}")
+    values = {n: _value(n, entry[n], types[n], where) for n in names}
+    if values["vendor"] not in VENDORS:
+        raise BadInput(f"{where}: vendor = {values['vendor']!r}; expected one of {', '.join(VENDORS)}")
+    return Lane(name=name, **values)
+
+
+def _value(name: str, value: Any, expected: Any, where: str) -> Any:
+    if expected is int:
+        if type(value) is not int or value < 1:
+            raise BadInput(f"{where}: {name} = {value!r}; expected a whole number of at least 1")
+        return value
+    if expected is str:
+        if not isinstance(value, str) or not value:
+            raise BadInput(f"{where}: {name} = {value!r}; expected a text")
+        return value
+    if not isinstance(value, list) or not value or not all(isinstance(v, str) and v for v in value):
+        raise BadInput(f"{where}: {name} = {value!r}; expected a list of texts")
+    if len(set(value)) < len(value):
+        raise BadInput(f"{where}: {name} = {value!r} names something twice")
+    return tuple(value)
+
+
+def as_options(found: Mapping[str, Lane]) -> str:
+    """For messages: lanes and their targets."""
+    return "; ".join(f"{lane.name} ({', '.join(lane.targets)})" for lane in found.values())
