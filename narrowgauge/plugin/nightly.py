@@ -71,8 +71,18 @@ def _cell(nodeid: str, item: pytest.Item) -> Cell:
     one: Any = next((params[name] for name in CELLS if name in params), None)
     if isinstance(one, Planned):
         kernel, claim = one.plugged.kernel, one.claim
-        who = {"kernel": kernel.name, "owner": kernel.owner, "own": one.plugged.own, "target": one.device.target}
-        what = {"operation": claim.operation, "rule": claim.rule, "source": claim.source, "format": claim.format}
+        who: dict[str, Any] = {
+            "kernel": kernel.name,
+            "owner": kernel.owner,
+            "own": one.plugged.own,
+            "target": one.device.target,
+        }
+        what: dict[str, Any] = {
+            "operation": claim.operation,
+            "rule": claim.rule,
+            "source": claim.source,
+            "format": claim.format,
+        }
         return Cell(nodeid, 0, **what, case=one.case, **who, markers=one.markers)
     return Cell(nodeid, 0, **one.names, markers=one.markers)
 
