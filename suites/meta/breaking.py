@@ -1,0 +1,3 @@
+from narrowgauge.suites import run
+
+run.MODULES = {}
