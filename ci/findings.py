@@ -43,7 +43,7 @@ _ALL = (
     _judged(
         "crashed",
         "a test crashed: it began and reached no verdict, or failed beside its verdict",
-        "Its message, or pytest.log of the shard, has the end of it. It is no failure of the machine until shown to be.",
+        "Its message, or pytest.log of the shard, has the end of it. It counts as the kernel's until shown otherwise.",
     ),
     _judged(
         "no_verdict",
@@ -106,7 +106,7 @@ _ALL = (
     _infra("foreign_id", "a result is not of this shard's plan", "Results of two runs are in one directory."),
     _infra(
         "skipped_path", "of a whole operation nothing was executed",
-        "Rows say what is missing. An operation that a lane cannot have does not belong into its paths (ci/lanes.toml).",
+        "Rows say what is missing. What a lane cannot have does not belong into its paths (ci/lanes.toml).",
         spoils=False,
     ),
     _infra("unknown_lane", "a run is of a lane that is not declared", "Declare it in ci/lanes.toml."),
@@ -119,7 +119,8 @@ _ALL = (
         "Set the clock that is wrong; for results of an old night say --today. The night is not recorded.",
     ),
     _infra(
-        "expired_quarantine", "a quarantine is past its date", "Mend the machine, or look again and give it a new date.",
+        "expired_quarantine", "a quarantine is past its date",
+        "Mend the machine, or look again and give it a new date.",
         spoils=False,
     ),
     # --- remarks: the night may be green ---
