@@ -166,6 +166,6 @@ def waived(judged: Judged, waivers: Sequence[Waiver], versions: dict[str, str]) 
             continue
         if row.result == "failed":
             return replace(judged, row=replace(row, result="waived", waiver=waiver.link, reason=waiver.reason))
-        stale = f"the waiver for {waiver.kernel} on {waiver.target} ({waiver.link}) is stale: this case passes now"
-        return replace(judged, row=replace(row, result="failed", reason=stale), message=f"[STALE-WAIVER] {stale}")
+        row = replace(row, result="failed", reason=waiver.stale)
+        return replace(judged, row=row, message=f"[STALE-WAIVER] {waiver.stale}")
     return judged
