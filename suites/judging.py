@@ -96,7 +96,8 @@ def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome,
     script = ""
     if not isinstance(planned.claim.contract, Observe):
         rightly = want or expected(planned.claim, x)
-        script = standalone(planned.plugged, planned.claim, planned.device.target, x, rightly, verdict, planned.view)
+        where, case = planned.device.target, planned.case
+        script = standalone(planned.plugged, planned.claim, where, case, x, rightly, verdict, planned.view)
     message = failure_message(verdict, planned.subject, script)
     return Judged(row, message, script, x, outcome.outputs)
 
