@@ -18,7 +18,19 @@ from pathlib import Path
 
 import narrowgauge
 from narrowgauge.ci.lanes import Lane
-from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, RUN, Check, RunRecord, Shard, digest, read_shard, write_json
+from narrowgauge.ci.records import (
+    JOURNAL,
+    LEDGER,
+    PLAN,
+    RUN,
+    Check,
+    End,
+    RunRecord,
+    Shard,
+    digest,
+    read_shard,
+    write_json,
+)
 from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.golden.manifest import NAME, VECTORS
@@ -205,7 +217,9 @@ def doubt(ended: Ended, found: Shard, shard: int) -> str:
         return "there is no plan: pytest ended before it had collected its tests (pytest.log says why)"
     if lost := [cell.id for cell in found.plan.of_shard(shard) if cell.id not in found.ends]:
         running = f"; running were {', '.join(found.unended[:3])}" if found.unended else ""
-        return f"{len(lost)} planned tests never ended, first {lost[0]}{running}"
+        return f"{len(lost)} planned tests never ended, first {lost[0]}{running}; pytest ended with {ended.code}"
+    if twice := sorted(i for i, count in found.begun.items() if count > 1 or i in found.twice):
+        return f"{len(twice)} tests ran twice, first {twice[0]}: nothing may rerun them"
     damage = [p for p in found.problems if not p.startswith(RUN)]
     if damage:
         return f"results are damaged: {'; '.join(damage[:3])}"
@@ -231,7 +245,7 @@ def _is_bad(end: End) -> bool:
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return datetime.datetime.fromtimestamp(time.time(), datetime.UTC).isoformat(timespec="seconds")
 
 
 def _attempt() -> int:

@@ -117,6 +117,7 @@ class _Copy(threading.Thread):
 
     def run(self) -> None:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(self.source)
             copies: list[IO[bytes]] = [] if self.quiet else [sys.stdout.buffer]
             try:
                 kept: IO[bytes] | None = stack.enter_context(self.log.open("wb", buffering=0))
