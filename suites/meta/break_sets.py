@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from narrowgauge import command
 from narrowgauge.ci.lanes import Lane, lane_named
@@ -20,8 +20,9 @@ from narrowgauge.suites.preflight import Fitness
 
 #: the cpu lane, made small
 LANE = replace(
-    lane_named("cpu"), devices=("host",), depth="smoke", shards=1, workers=1, minutes=1, patience=60, paths=("cast",)
+    lane_named("cpu"), devices=("host",), depth="smoke", shards=1, workers=1, minutes=10, patience=300, paths=("cast",)
 )
+Ran = TypeVar("Ran", bound=LaneRun)
 PLUGIN = ("-p", "narrowgauge.suites.meta.breaking")
 
 KERNELS = """
@@ -77,10 +78,14 @@ def lanes_file(folder: Path, lane: Lane = LANE) -> str:
     return str(path)
 
 
-def lane_run(out: Path, *options: str, lane: Lane = LANE, kind: type[LaneRun] = LaneRun, **values: Any) -> LaneRun:
+def lane_run(out: Path, *options: str) -> LaneRun:
     """A run on the host, past its preflight."""
-    out.mkdir(parents=True, exist_ok=True)
-    ran = kind(lane, "cpu", 1, 1, out, "smoke", 1, (*PLUGIN, *options), **values)
+    return _past_preflight(LaneRun(LANE, "cpu", 1, 1, out, "smoke", 1, (*PLUGIN, *options)))
+
+
+def _past_preflight(ran: Ran) -> Ran:
+    ran.out.mkdir(parents=True, exist_ok=True)
+    ran._write(ran.record)
     ran.fitness = Fitness(devices=["host"])
     return ran
 
@@ -145,10 +150,7 @@ class Stubbed(LaneRun):
 
 def stubbed(out: Path, files: Files | None = None, lane: Lane = LANE, shard: int = 1, shards: int = 1) -> Stubbed:
     """A run of a stub, past its preflight."""
-    out.mkdir(parents=True, exist_ok=True)
-    ran = Stubbed(lane, "cpu", shard, shards, out, "smoke", 1, files=files or Files())
-    ran.fitness = Fitness(devices=["host"])
-    return ran
+    return _past_preflight(Stubbed(lane, "cpu", shard, shards, out, "smoke", 1, files=files or Files()))
 
 
 # --- the gate --------------------------------------------------------------------------------------------------------

@@ -19,19 +19,20 @@ from narrowgauge.ci.records import JOURNAL
 from narrowgauge.devices.device import Device
 from narrowgauge.suites import run
 
-BREAK = "NARROWGAUGE_BREAK"
+BREAK, OUT = "NARROWGAUGE_BREAK", "NARROWGAUGE_BREAK_OUT"
 #: bytes that still fit into the journal: less than a line
 LITTLE = 40
 
-run.MODULES = {}
+
+def pytest_configure() -> None:
+    """Only where it is loaded as a plugin: our tests import this file too."""
+    run.MODULES = {}
+    Device.facts = _no_facts  # type: ignore[method-assign]
 
 
 def _no_facts(self: Device) -> dict[str, Any]:
     """What a child would say that has no torch to import."""
     return {"versions": {}}
-
-
-Device.facts = _no_facts  # type: ignore[method-assign]
 
 
 def broken() -> str:
@@ -79,7 +80,7 @@ def pytest_sessionfinish() -> None:
 
 
 def _out() -> Path:
-    return Path(os.environ["NARROWGAUGE_BREAK_OUT"])
+    return Path(os.environ[OUT])
 
 
 def _limit_files(path: Path) -> None:
