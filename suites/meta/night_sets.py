@@ -38,7 +38,7 @@ QUARANTINE = Quarantine(
 
 @dataclass
 class Files:
-    """What one shard leaves. Events are changed in place; ``seal`` is whether run.json has the sums of what is there."""
+    """What one shard leaves. Events are changed in place; ``seal``: whether run.json has the sums of what is there."""
 
     run: RunRecord
     plan: Plan | None
@@ -167,3 +167,12 @@ def waived(files: Files) -> None:
 
 def waived_id(files: Files) -> str:
     return next(i for i in files.ids if "matmul_0" in i)
+
+
+def red(report: Report) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.where) for finding in report.red]
+
+
+def said(report: Report, kind: str) -> str:
+    (found,) = [finding.said for finding in report.findings if finding.kind == kind]
+    return found
