@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from narrowgauge.ci.gate.night import Expect
-from narrowgauge.ci.records import PLAN
+from narrowgauge.ci.records import PLAN, State
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites.meta.night_sets import LANES, Case, night, red, said
@@ -76,7 +76,8 @@ def test_shards_of_a_place_must_have_that_in_common(name: str, tmp_path: Path) -
         files.plan = replace(files.plan, cells=(*files.plan.cells[:-1], replace(files.plan.cells[-1], rule="other")))
         files.run = replace(files.run, plan=files.plan.digest)
     else:
-        files.run = replace(files.run, **{name: "other"})
+        change: dict[str, Any] = {name: "other"}
+        files.run = replace(files.run, **change)
     report = case.judge(tmp_path)
     assert {kind for kind, _ in red(report)} == {"mixed"}
     assert any(f"{name} differs" in f.said and "2/3" in f.said for f in report.red)
@@ -143,7 +144,7 @@ def test_a_record_that_cannot_be_belongs_to_no_place(change: dict[str, Any], tmp
 
 
 @pytest.mark.parametrize(("state", "kind"), [("stopped", "stopped"), ("started", "lost")])
-def test_what_was_running_is_named(state: str, kind: str, tmp_path: Path) -> None:
+def test_what_was_running_is_named(state: State, kind: str, tmp_path: Path) -> None:
     case = night()
     files = case.shards[TWO]
     running, never = files.ids[-2:]
