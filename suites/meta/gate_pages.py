@@ -19,7 +19,7 @@ HEAD = """\
         --history nights.json.gz --summary summary.md
 
 The gate holds what came to what was planned, and to the nights before. `--expect LANE/TARGET` names what must be
-there, with `xN` of how many shards (without it the runs say how many). Without `--expect` a lane that is lost is noticed
+there, with `xN` of how many shards (without it the runs say how many). Without `--expect` a lost lane is noticed
 only if the last night had it. A directory of results directories stands for all in it.
 
 Its exit code is the one that counts: 0 green (there may be remarks), 1 red, 3 red by machines, files or the set-up
