@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,22 +76,33 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a folder. Raises ``BadInput`` if it is missing, unreadable or of an unknown schema."""
     path = folder / NAME
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
+        content = path.read_bytes()
     except OSError as error:
         raise BadInput(f"no golden manifest: cannot read {path}: {error.strerror}") from error
+    return manifest_of(content, str(path))
+
+
+def manifest_of(content: bytes, where: str, schemas: Sequence[str] = (SCHEMA,)) -> dict[str, Any]:
+    """A manifest's content, of one of the schemas. Raises ``BadInput`` that says where it lies."""
+    try:
+        manifest: dict[str, Any] = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"golden manifest {path} is not JSON: {error}") from error
+        raise BadInput(f"golden manifest {where} is not JSON: {error}") from error
     schema = manifest.get("schema") if isinstance(manifest, dict) else None
-    if schema != SCHEMA:
-        raise BadInput(f"golden manifest {path} has schema {schema!r}; this version reads {SCHEMA!r}")
+    if schema not in schemas:
+        raise BadInput(
+            f"golden manifest {where} has schema {schema!r}; this version reads {' or '.join(map(repr, schemas))}"
+        )
     files = manifest.get("files")
     if not isinstance(files, dict):
-        raise BadInput(f"golden manifest {path} has no table 'files'")
+        raise BadInput(f"golden manifest {where} has no table 'files'")
     for name, entry in files.items():
-        if not re.fullmatch(r"[\w.-]+\.safetensors", name):
-            raise BadInput(f"golden manifest {path} lists {name!r}; expected the name of a .safetensors file beside it")
+        if schema == SCHEMA and not re.fullmatch(r"[\w.-]+\.safetensors", name):
+            raise BadInput(
+                f"golden manifest {where} lists {name!r}; expected the name of a .safetensors file beside it"
+            )
         if not isinstance(entry, dict) or not entry.keys() >= {"sha256", "bytes"}:
-            raise BadInput(f"golden manifest {path}: {name} has no sha256 and bytes")
+            raise BadInput(f"golden manifest {where}: {name} has no sha256 and bytes")
     return manifest
 
 
