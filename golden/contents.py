@@ -15,6 +15,7 @@ import numpy.typing as npt
 from narrowgauge.contracts.coded import Coded, digest
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS, Format, format_named
+from narrowgauge.contracts.kv_file import PARTS
 from narrowgauge.contracts.operations import KvRead, KvWrite, Quantize
 from narrowgauge.contracts.recipe import INPUTS
 from narrowgauge.golden import calls, conversions, products, units
@@ -106,7 +107,8 @@ def _content(family: Family, source: str, own: Mapping[str, Coded], where: str) 
     if family.operation in FUNCTIONS:
         to = "float32" if family.operation == "decode" else family.format
         first, code = _function(own, _known(source, where), _known(to, where), where)
-        return Steps(source, to, first, code)
+        begins = np.concatenate([[True], code[1:] != code[:-1]])  # one content has one table
+        return Steps(source, to, first[begins], code[begins])
     if family.operation == "stochastic":
         return _list(own, where, ("x", "bits"))
     results = {name for name in own if _is_result(family, source, name)}
@@ -125,7 +127,7 @@ def _is_result(family: Family, source: str, name: str) -> bool:
     if family.operation == KvWrite.operation:
         return name.endswith(calls.AFTER)
     if family.operation == KvRead.operation:
-        return name in ("k", "v")
+        return name in PARTS  # of a token
     if family.operation == conversions.OPERATION:
         return name.startswith(conversions.AFTER)
     return family.operation == products.OPERATION and name == products.RESULT
@@ -160,8 +162,7 @@ def _function(own: Mapping[str, Coded], source: Format, fmt: Format, where: str)
     table = next((numbers[name] for name in ("codes", "values") if [*numbers] == [name]), None)
     if table is None or table.size != source.code_count:
         raise BadInput(f"{where}: {', '.join(own)} are no table of {source.name}")
-    first = np.flatnonzero(np.concatenate([[True], table[1:] != table[:-1]]))
-    return first, table[first]
+    return np.arange(table.size), table
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

@@ -42,8 +42,13 @@ VECTORS = Path(__file__).parent / "vectors"
 
 
 def regenerate(folder: Path) -> list[str]:
-    """Write every family and the manifest into a folder. Returns the names of the files whose bytes changed."""
+    """Write every family and the manifest into a folder, and take away what its manifest listed and is no family any
+    more. Returns the names of the files that changed."""
     changed = []
+    try:
+        listed = load_manifest(folder)["files"]
+    except BadInput:  # there is none yet, or one that is to be mended
+        listed = {}
     files: dict[str, Any] = {}
     for family in families():
         name = f"{family.name}.safetensors"
@@ -60,6 +65,9 @@ def regenerate(folder: Path) -> list[str]:
             "rules": rules_of(family),
             "flags": flags(family, tensors),
         }
+    for name in sorted(listed.keys() - files.keys()):
+        (folder / name).unlink(missing_ok=True)
+        changed.append(name)
     manifest = {"schema": SCHEMA, "generator": GENERATOR, "second_oracle": SECOND_ORACLE, "files": files}
     text = json.dumps(manifest, indent=2, sort_keys=True).encode() + b"\n"
     path = folder / NAME

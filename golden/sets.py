@@ -39,7 +39,7 @@ class VectorSet:
     @property
     def has_flags(self) -> bool:
         """An export has none."""
-        return self.about["schema"] == SCHEMA
+        return bool(self.about["schema"] == SCHEMA)
 
 
 def at(place: Path) -> VectorSet:

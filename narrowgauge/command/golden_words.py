@@ -111,9 +111,12 @@ def examples(claim: OfClaim) -> list[tuple[str, str, str, str]]:
 
 def remarks(file: OfFile) -> list[tuple[str, str]]:
     """What changed of a file besides its expectations."""
-    flags = ", ".join(f"{flag} {was:,} -> {now:,}" for flag, (was, now) in file.flags.items())
-    notes = [(name, f"{was} -> {now}") for name, (was, now) in file.notes.items()]
-    return [*([("flags", flags)] if flags else []), *notes]
+    shown: dict[str, list[str]] = {"now shows": [], "shows no more": [], "shows in other numbers": []}
+    for flag, (was, now) in file.flags.items():
+        place = "shows in other numbers" if was and now else "now shows" if now else "shows no more"
+        shown[place].append(f"{flag} ({was:,} -> {now:,})")
+    flags = [(place, ", ".join(said)) for place, said in shown.items() if said]
+    return [*flags, *((name, f"{was} -> {now}") for name, (was, now) in file.notes.items())]
 
 
 def _missing(found: Difference) -> str:
