@@ -112,8 +112,10 @@ def test_a_cut_archive_is_refused(name: str, tmp_path: Path) -> None:
 def test_content_that_the_manifest_vouches_for_is_checked(old: Path) -> None:
     """Steps that do not ascend, lists of two lengths, no result, a format of nobody."""
     tensors, short = dict(stored(SATURATING)), Coded("bfloat16", np.zeros(3, np.uint16))
+    swapped = tensors["bfloat16.first"].codes.copy()
+    swapped[[5, 6]] = swapped[[6, 5]]
     wrong: list[dict[str, Coded]] = [
-        tensors | {"bfloat16.first": Coded("bfloat16", tensors["bfloat16.first"].codes[::-1].copy())},
+        tensors | {"bfloat16.first": Coded("bfloat16", swapped)},
         tensors | {"bfloat16.first": short},
         {"bfloat16.codes": short},
         {"bfloat99.first": short, "bfloat99.code": short},
