@@ -152,7 +152,7 @@ def test_a_run_that_did_not_finish_says_nothing_of_durations(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost = results(tmp_path / "a", {"1": ("k", 1.0)}, state="started")
-    assert splitting.main([str(lost)]) == 4
+    assert splitting.main([str(lost), f"--out={tmp_path}"]) == 4
     assert "is not of a run that finished" in capsys.readouterr().err
 
 
