@@ -7,9 +7,12 @@ import re
 
 import pytest
 
+from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.suites.meta import (
     audit_pages,
     conversion_pages,
+    format_pages,
+    format_pictures,
     kv_cache_pages,
     kv_pages,
     layout_pages,
@@ -30,6 +33,7 @@ pytestmark = [
 PAGES = (
     audit_pages.PAGE,
     conversion_pages.PAGE,
+    *format_pages.PAGES,
     kv_cache_pages.PAGE,
     kv_pages.PAGE,
     layout_pages.PAGE,
@@ -56,6 +60,23 @@ def test_every_page_with_a_mark_is_looked_at() -> None:
         for writer in marked.findall(path.read_text(encoding="utf-8"))
     }
     assert found == {(page.file, page.writer) for page in PAGES}
+
+
+@pytest.mark.parametrize("name", [name for name, fmt in FORMATS.items() if format_pictures.drawn(fmt)])
+def test_a_picture_shows_the_numbers_of_today(name: str) -> None:
+    """By a digest of all of them that is kept in the file; its bytes change with matplotlib."""
+    path = format_pages.picture_of(FORMATS[name])
+    assert format_pictures.is_current(FORMATS[name], path), (
+        "run python -m narrowgauge.suites.meta.format_pages pictures"
+    )
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_pictures_of_nothing_are_noticed() -> None:
+    found = {path.stem for path in (DOCS / "formats").glob("*.png")}
+    assert found == {name for name, fmt in FORMATS.items() if format_pictures.drawn(fmt)}
+    assert not format_pictures.is_current(FORMATS["int8"], format_pages.picture_of(FORMATS["uint8"]))
+    assert sum(path.stat().st_size for path in DOCS.rglob("*.png")) < 1_000_000
 
 
 def test_a_stale_page_is_noticed() -> None:
