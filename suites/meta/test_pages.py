@@ -8,9 +8,15 @@ import re
 import pytest
 
 from narrowgauge.contracts.formats import FORMATS
+from narrowgauge.reference.faults.applicability import Applicability
+from narrowgauge.reference.faults.registry import FAULTS
+from narrowgauge.reference.faults.reports import link_of
+from narrowgauge.reference.symptoms import SYMPTOMS
 from narrowgauge.suites.meta import (
     audit_pages,
     conversion_pages,
+    fault_pages,
+    fault_places,
     format_pages,
     format_pictures,
     kv_cache_pages,
@@ -33,6 +39,7 @@ pytestmark = [
 PAGES = (
     audit_pages.PAGE,
     conversion_pages.PAGE,
+    *fault_pages.PAGES,
     *format_pages.PAGES,
     kv_cache_pages.PAGE,
     kv_pages.PAGE,
@@ -103,3 +110,45 @@ def test_a_table_has_as_many_cells_as_headings() -> None:
 )
 def test_an_anchor_is_as_github_makes_it(heading: str, found: str) -> None:
     assert anchor(heading) == found
+
+
+# --- faults and symptoms ---------------------------------------------------------------------------------------------
+
+#: repositories of which several have the name, and none is known to be meant
+WHOSE = {"pto-isa", "1bit-MONSTER", "pith-train"}
+
+
+def test_every_fault_stands_on_one_page() -> None:
+    named = [fault.name for family in fault_pages.FAMILIES for fault in fault_pages.of(family)]
+    assert sorted(named) == sorted(FAULTS)
+    assert set(fault_places.load()) == set(FAULTS)
+
+
+def test_a_report_is_a_link_or_says_how_it_is_known() -> None:
+    assert link_of("triton#8322") == "https://github.com/triton-lang/triton/issues/8322"
+    assert link_of("ROCm/TransformerEngine#485") == "https://github.com/ROCm/TransformerEngine/issues/485"
+    assert link_of("gfloat e8m0, measured") == link_of("nobody-knows#1") == link_of("triton#later") == ""
+    unlinked = {report for fault in FAULTS.values() for report in fault.reports if not link_of(report)}
+    reports = {report for report in unlinked if not report.endswith((", measured", ", read"))}
+    assert {report.partition("#")[0] for report in reports} == WHOSE
+
+
+def test_where_a_fault_shows_is_said_of_what_was_found() -> None:
+    found = [
+        Applicability("quantize/ocp.mxfp4/float32/float4_e2m1fn", "shows", 7, 1000, "rows_128"),
+        Applicability("cast/ocp_saturate/float32/float8_e4m3fn", "shows", 1234, 5678, "edges"),
+        Applicability("cast/ocp_saturate/bfloat16/float8_e5m2", "not shown", 0, 5678, "edges"),
+        Applicability("cast/ieee/float8_e5m2/bfloat16", "equivalent", 0, 256, "every_code"),
+    ]
+    assert fault_places.places_of(found) == {
+        "shows in": "quantizers of `ocp.mxfp4`; casts to `float8_e4m3fn`",
+        "cases": "`rows_128`, `edges`",
+        "example": "`cast/ocp_saturate/float32/float8_e4m3fn`, case `edges`: 1,234 of 5,678 outputs differ",
+        "never shows in": "1 casts, by every input that there is",
+    }
+    assert fault_places.places_of(found[2:3]) == {"shows in": ""}
+
+
+def test_a_symptom_is_asked_for_by_a_word_that_leads_to_it() -> None:
+    words = {s.title: fault_pages.asked(s) for s in SYMPTOMS}
+    assert words["values are half or twice what they should be"] == "twice", "half alone is float16"
