@@ -13,7 +13,11 @@ from narrowgauge.ci import waivers
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import OPERATIONS, Cast, Contract, Observe
 from narrowgauge.devices.device import Device
+from narrowgauge.reference.behaviour import behaviour_of
+from narrowgauge.reference.compare import compare
+from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import case_named
+from narrowgauge.reference.interval import Interval
 from narrowgauge.suites.judging import run_cell
 from narrowgauge.suites.meta.marks import needs_torch
 from narrowgauge.suites.meta.page_blocks import blocks
@@ -34,13 +38,18 @@ TABLE = {
         r"^\| (\w+) \| (\S+) \| (\w+) \| (passed.*?) \|$", PAGE, re.MULTILINE
     )
 }
+CLAMP, WRONG = "torch.fmax(torch.fmin(x / scale, bound), -bound)", "wrong_quantizer"
 
 
 @pytest.fixture(scope="module")
 def plugged(host: Device, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plugged]:
-    """The kernels of all blocks in one file, as the page says."""
-    path = tmp_path_factory.mktemp("page") / "my_kernels.py"
-    path.write_text("\n\n".join(blocks(PAGE, "python")), encoding="utf-8")
+    """The kernels of all blocks in one file, as the page says; and the quantizer with its clamp the other way."""
+    path, parts = tmp_path_factory.mktemp("page") / "my_kernels.py", blocks(PAGE, "python")
+    (quantizer,) = [part for part in parts if CLAMP in part]
+    wrong = quantizer.replace(CLAMP, "torch.fmin(torch.fmax(x / scale, -bound), bound)").replace(
+        "def my_", "def wrong_"
+    )
+    path.write_text("\n\n".join([*parts, wrong.replace("per_token(x)", "clamped_otherwise(x)")]), encoding="utf-8")
     return {p.kernel.name: p for p in host.describe(str(path))}
 
 
@@ -53,7 +62,7 @@ def test_the_page_has_a_kernel_of_every_contract(plugged: dict[str, Plugged]) ->
     contracts = [p.kernel.contract for p in plugged.values()]
     assert {operation_of(c) for c in contracts} == set(OPERATIONS)
     assert any(isinstance(c, Observe) for c in contracts)
-    assert set(plugged) == set(TABLE)
+    assert set(plugged) == {*TABLE, WRONG}
 
 
 @needs_torch
@@ -76,18 +85,16 @@ def test_what_comes_out_is_what_the_page_says(name: str, plugged: dict[str, Plug
 
 
 @needs_torch
-def test_the_clamp_the_other_way_is_what_the_page_says(host: Device, tmp_path: Path) -> None:
-    """fmax first makes the lower bound of NaN, and the failure names it."""
-    right = "torch.fmax(torch.fmin(x / scale, bound), -bound)"
-    (block,) = [b for b in blocks(PAGE, "python") if right in b]
-    wrong = block.replace(right, "torch.fmin(torch.fmax(x / scale, -bound), bound)")
-    path = tmp_path / "wrong.py"
-    path.write_text("\n\n".join([blocks(PAGE, "python")[0], wrong]), encoding="utf-8")
-    (mine,) = host.describe(str(path))
+def test_the_clamp_the_other_way_is_the_fault_that_the_page_names(plugged: dict[str, Plugged], host: Device) -> None:
+    mine = plugged[WRONG]
     planned = next(p for p in plan_cases([mine], [host], "quantize", "smoke") if p.case == "rows_128")
-    row = run_cell(planned, case_named("rows_128", "quantize").inputs(planned.claim)).row
-    assert (row.result, row.faults) == ("failed", ("element.nan_to_lower_bound",))
-    assert f"`{row.faults[0]}`" in PAGE
+    x = case_named("rows_128", "quantize").inputs(planned.claim)
+    found = run_cell(planned, x, explained=False)
+    assert found.row.result == "failed"
+    assert found.outputs is not None
+    (fault,) = re.findall(r"would name that: `(.*?)`", " ".join(PAGE.split()))
+    wrongly = FAULTS[fault].applied_to(behaviour_of(planned.claim)).run(x)
+    assert compare(found.outputs, {name: Interval.exactly(value) for name, value in wrongly.items()}).total == 0
 
 
 def test_the_entry_point_and_the_waiver_are_read(tmp_path: Path) -> None:
