@@ -39,7 +39,7 @@ class Cell:
 
 
 #: by key, what each column has
-Table = dict[str, dict[Column, Cell]]
+Table = dict[tuple[str, ...], dict[Column, Cell]]
 #: whether two codes that both keep the claim of a row can part in the bits of NaN alone
 OnlyNan = Callable[[Row], bool]
 

@@ -1,6 +1,6 @@
 """Ledger rows of several targets, lanes or nights beside each other: where codes agree, and where they part.
 
-By digests alone, so no tensors move: a digest says equal or not. Cells are paired by their id without the target.
+By digests alone, so no tensors move: a digest says equal or not. Cells are paired by everything that their id has but the target.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def compare(sides: Sequence[Side], only_nan: OnlyNan, kernel: str = "") -> Compa
     """Everything; of one kernel where one is named. ``only_nan`` says of a row what its claim leaves open."""
     columns = columns_of(sides)
     table = table_of(sides, columns, kernel)
+    columns = [c for c in columns if any(c in cells for cells in table.values())]
     rules = Rules(incomparable_of(sides), only_nan)
     findings = sorted(findings_of(table, columns, rules), key=_place)
     notes = [*(p for side in sides for p in side.problems), *_notes(sides)]

@@ -51,7 +51,7 @@ def _line(
         mine = [cells[column] for cells in group if column in cells]
         if not mine:
             continue
-        results = Counter(row.result for cell in mine if (row := cell.ran) is not None)
+        results: Counter[str] = Counter(row.result for cell in mine if (row := cell.ran) is not None)
         unrun = sum(cell.ran is None for cell in mine)
         if first is None or column == first:
             tallies[column.label] = Tally(dict(results), unrun)

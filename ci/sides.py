@@ -22,15 +22,19 @@ _BESIDE = ("triton_default_fp_fusion", "python", "system")
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell of a plan. ``key`` is the same on every target."""
+    """A cell of a plan."""
 
-    key: str
     operation: str
     source: str
     format: str
     case: str
     kernel: str
     target: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The same on every target, in a run and in an offline judgement."""
+        return (self.operation, self.kernel, self.format, self.source, self.case)
 
 
 @dataclass
@@ -82,12 +86,6 @@ def read_sides(paths: Sequence[Path]) -> list[Side]:
     return sides
 
 
-def key_of(test: str, target: str) -> str:
-    """The id of a test without its target. Raises nothing: an id of another form is its own key."""
-    head = test.removesuffix("]").removesuffix(f"-{target}")
-    return head + "]" if test.endswith("]") else head
-
-
 def planned_in(test: str) -> Planned | None:
     """What an id says of its cell: ``path::test[source-format-case-kernel-target]``; None for one of another form."""
     path, _, inside = test.removesuffix("]").partition("[")
@@ -97,12 +95,12 @@ def planned_in(test: str) -> Planned | None:
     if len(rest) < 4:
         return None
     folder = path.split("::")[0].removesuffix(".py").rpartition("/")[2].removeprefix("test_")
-    return Planned(key_of(test, target), folder, rest[0], rest[1], "-".join(rest[2:-1]), rest[-1], target)
+    return Planned(folder, rest[0], rest[1], "-".join(rest[2:-1]), rest[-1], target)
 
 
 def planned_of(row: Row) -> Planned:
     """The cell of a row."""
-    return Planned(key_of(row.id, row.target), row.operation, row.source, row.format, row.case, row.kernel, row.target)
+    return Planned(row.operation, row.source, row.format, row.case, row.kernel, row.target)
 
 
 def _name_apart(sides: Iterable[Side]) -> None:
@@ -142,10 +140,7 @@ def _of_directory(path: Path) -> Side:
 
 def _plan(side: Side, cells: Iterable[records.Cell]) -> None:
     for cell in cells:
-        key = key_of(cell.id, cell.target)
-        side.planned[cell.id] = Planned(
-            key, cell.operation, cell.source, cell.format, cell.case, cell.kernel, cell.target
-        )
+        side.planned[cell.id] = Planned(cell.operation, cell.source, cell.format, cell.case, cell.kernel, cell.target)
     side.planned |= {row.id: planned_of(row) for row in side.rows.values() if row.id not in side.planned}
 
 
@@ -206,7 +201,7 @@ def _take_ledger(side: Side, path: Path) -> None:
     for test in plan:
         if test not in side.planned and (cell := planned_in(test)) is not None:
             known = operations.get(test.split("::")[0], cell.operation)
-            side.planned[test] = Planned(cell.key, known, cell.source, cell.format, cell.case, cell.kernel, cell.target)
+            side.planned[test] = Planned(known, cell.source, cell.format, cell.case, cell.kernel, cell.target)
 
 
 def _json(path: Path) -> Mapping[str, Any]:

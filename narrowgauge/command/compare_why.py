@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from narrowgauge.ci.comparing import Finding
+from narrowgauge.ci.findings import Finding
 from narrowgauge.ci.ledger import Row, common_faults
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Cast, Claim, Quantize
@@ -16,7 +16,7 @@ from narrowgauge.reference.faults.registry import fault_named
 #: so many names stand in a line
 NAMED = 4
 #: kinds that are explained
-_EXPLAINED = ("verdicts", "codes", "failures")
+_EXPLAINED = ("verdicts", "codes", "nan", "failures")
 #: name of what explains, and what it says
 Why = list[tuple[str, str]]
 
@@ -28,9 +28,10 @@ def why(finding: Finding) -> Why:
     first = finding.rows[0]
     rows = {label: [each[label] for each in finding.rows if label in each] for label in first}
     found = [*_claims(first), *_followed(rows)]
-    if finding.kind == "codes":
-        found += _left_open(next(iter(first.values())))
-    else:
+    passed = [row for row in first.values() if row.result == "passed"]
+    if len({row.digest for row in passed}) > 1:
+        found += _left_open(passed[0])
+    if finding.kind in ("verdicts", "failures"):
         if finding.kind == "verdicts" and len({row.digest for row in first.values()}) == 1:
             found.append(("codes", "equal: what is expected, or waived, is not the same"))
         found += _alike((label, _wrong(mine)) for label, mine in rows.items())
@@ -100,9 +101,7 @@ def _wrong(rows: Sequence[Row]) -> str:
         said.append(f"fault {_names(faults)}: {_cause(faults[0])}")
     if tried := [each.open_answers for each in wrong if each.open_answers is not None]:
         within, beyond = sum(t.within for t in tried), sum(t.beyond for t in tried)
-        said.append(
-            f"other answers that its emulated instructions allow explain {within:,} of them, and not {beyond:,}"
-        )
+        said.append(f"other answers that its instructions allow explain {within:,} of them, and not {beyond:,}")
     if row.reason:
         said.append(brief(row.reason))
     if row.waiver:

@@ -23,6 +23,7 @@ SHOWN, PLACES, ROWS = 12, 6, 40
 STYLE = {"verdicts": "bold red", "failures": "bold red", "codes": "yellow", "nan": "yellow", "unexecuted": "dim"}
 #: what stands between columns of the same codes, and between those of others
 SAME, APART = " = ", "  |  "
+NOT_PLANNED = "·"
 
 
 @dataclass
@@ -114,7 +115,7 @@ SIDE_HEADS = ["side", "targets", "executed", "shards", "narrowgauge", "golden", 
 def tally_words(tally: Tally | None) -> tuple[str, str]:
     """What was judged in a cell of the matrix, and what parts there."""
     if tally is None:
-        return "not planned", ""
+        return NOT_PLANNED, ""
     judged = [f"{count} {WORD.get(result, result)}" for result, count in tally.results.items()]  # type: ignore[call-overload]
     if tally.unexecuted:
         judged.append(f"{tally.unexecuted} not executed")
@@ -131,6 +132,11 @@ def tally_words(tally: Tally | None) -> tuple[str, str]:
 def is_quiet(row: Row) -> bool:
     """Whether everything in a row of the matrix passed everywhere, with the same codes."""
     return all(not t.apart and not t.unexecuted and set(t.results) <= {"passed"} for t in row.tallies.values())
+
+
+def is_unexecuted(row: Row) -> bool:
+    """Whether nothing is wrong in a row but that something was not executed."""
+    return all(not t.apart and set(t.results) <= {"passed"} for t in row.tallies.values())
 
 
 # --- for a screen ----------------------------------------------------------------------------------------------------
@@ -169,17 +175,21 @@ def _section(title: str, each: Sequence[Told], width: int) -> Iterator[Text]:
 
 
 def _matrix(comparison: Comparison, width: int) -> list[Text]:
-    rows = [row for row in comparison.lines if not is_quiet(row)]
+    beside = [row for row in comparison.lines if len(row.tallies) > 1]
+    rows = sorted((row for row in beside if not is_quiet(row)), key=is_unexecuted)  # what parts comes first
     labels = [c.label for c in comparison.columns]
     grid = Grid("rows in which something parts, fails or was not executed", ["kernel", "path", "format", *labels])
     for row in rows[:ROWS]:
-        cells = ["; ".join(filter(None, tally_words(row.tallies.get(label)))) for label in labels]
-        grid.lines.append(Line([Text(plain(cell)) for cell in (row.kernel, row.operation, row.format, *cells)]))
+        said = {label: tally_words(row.tallies.get(label)) for label in labels}
+        cells = (row.kernel, row.operation, row.format, *(judged for judged, _ in said.values()))
+        note = "; ".join(f"{label}: {parts}" for label, (_, parts) in said.items() if parts)
+        grid.lines.append(Line([Text(plain(cell)) for cell in cells], plain(note)))
     texts = grid.texts(width) if rows else []
     if len(rows) > ROWS:
         texts.append(Text(f"… and {len(rows) - ROWS} rows more (--html, --markdown and --json have all)"))
-    quiet = len(comparison.lines) - len(rows)
-    return [*texts, Text(f"rows that passed on every target that they are planned on, with the same codes: {quiet}")]
+    quiet, alone = len(beside) - len(rows), len(comparison.lines) - len(beside)
+    texts.append(Text(f"rows that passed everywhere, with the same codes: {quiet}; rows of one target alone: {alone}"))
+    return texts
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -187,13 +197,8 @@ def _matrix(comparison: Comparison, width: int) -> list[Text]:
 
 def markdown(comparison: Comparison, findings: Sequence[Finding]) -> str:
     """The same, whole, for GitHub."""
-    lines = [
-        "# Compared",
-        "",
-        f"**{_md(verdict(comparison, findings))}**",
-        "",
-        *_table(SIDE_HEADS, sides_of(comparison)),
-    ]
+    lines = ["# Compared", "", f"**{_md(verdict(comparison, findings))}**", ""]
+    lines += _table(SIDE_HEADS, sides_of(comparison))
     lines += ["", *(f"* {_md(note)}" for note in comparison.notes)]
     for pair, changed in comparison.changed.items():
         lines += ["", f"Versions that changed, {_md(pair)}:", ""]
@@ -208,17 +213,13 @@ def markdown(comparison: Comparison, findings: Sequence[Finding]) -> str:
             rows = [[one.kind, one.pattern, _explained(one), "; ".join(one.places)] for one in here]
             lines += _table(["what", "who", "why", "where"], rows)
     labels = [c.label for c in comparison.columns]
-    rows = [
-        [
-            row.kernel,
-            row.operation,
-            row.format,
-            *("; ".join(filter(None, tally_words(row.tallies.get(la)))) for la in labels),
-        ]
-        for row in comparison.lines
-    ]
+    rows = [[row.kernel, row.operation, row.format, *_cells(row, labels)] for row in comparison.lines]
     lines += ["", "## Matrix", "", *_table(["kernel", "path", "format", *labels], rows)]
     return "\n".join(lines) + "\n"
+
+
+def _cells(row: Row, labels: Sequence[str]) -> list[str]:
+    return ["; ".join(filter(None, tally_words(row.tallies.get(label)))) for label in labels]
 
 
 def _explained(one: Told) -> str:
