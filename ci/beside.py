@@ -56,7 +56,7 @@ class Rules:
         sides = {column.side for column in rows}
         return (
             any(row.case == DRAWN for row in rows.values())
-            or len({row.elements for row in rows.values()}) > 1
+            or len({row.elements for row in rows.values() if row.digest}) > 1
             or any((i, j) in self.incomparable for i in sides for j in sides)
         )
 

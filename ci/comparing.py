@@ -1,6 +1,7 @@
 """Ledger rows of several targets, lanes or nights beside each other: where codes agree, and where they part.
 
-By digests alone, so no tensors move: a digest says equal or not. Cells are paired by everything that their id has but the target.
+By digests alone, so no tensors move: a digest says equal or not. Cells are paired by all that their id has but the
+target.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ def _changes(sides: Sequence[Side], columns: Sequence[Column]) -> dict[str, dict
     found = {}
     for one, other in nights(columns):
         a, b = (sides[c.side].versions.get(c.target, {}) for c in (one, other))
+        if not (a and b):  # of one night nothing is known
+            continue
         changed = {n: (a.get(n, "-"), b.get(n, "-")) for n in sorted({*a, *b}) if a.get(n) != b.get(n)}
         if changed:
             found[f"{one.label} -> {other.label}"] = changed

@@ -29,6 +29,7 @@ KINDS = {
         Kind("nan", "codes part in the bits of NaN alone, and all pass", True),
         Kind("failures", "none passes, and their codes part", True),
         Kind("unexecuted", "not executed on every one"),
+        Kind("unplanned", "planned in one night alone"),
         Kind("formats", "two formats of one width: codes are not compared"),
         Kind("incomparable", "not comparable: other inputs"),
         Kind("no_codes", "none returned codes"),
@@ -79,6 +80,9 @@ def findings_of(table: Table, columns: Sequence[Column], rules: Rules) -> list[F
             if section == "targets":
                 here = _without_stand_ins(here)
             if len(here) < 2:
+                if section == "drift" and here:
+                    words = {c.label: "planned" if c in here else "not planned" for c in scope}
+                    _add(found, section, "unplanned", words, words, {}, next(iter(here.values())))
                 continue
             seen = {c: row for c, cell in here.items() if (row := cell.ran) is not None}
             if len(seen) > 1:

@@ -30,7 +30,7 @@ def why(finding: Finding) -> Why:
     found = [*_claims(first), *_followed(rows)]
     passed = [row for row in first.values() if row.result == "passed"]
     if len({row.digest for row in passed}) > 1:
-        found += _left_open(passed[0])
+        found.append(("left open" if finding.kind != "verdicts" else "of those that pass", _left_open(passed[0])))
     if finding.kind in ("verdicts", "failures"):
         if finding.kind == "verdicts" and len({row.digest for row in first.values()}) == 1:
             found.append(("codes", "equal: what is expected, or waived, is not the same"))
@@ -62,11 +62,11 @@ def _claims(first: Mapping[str, Row]) -> Why:
     return found
 
 
-def _left_open(row: Row) -> Why:
+def _left_open(row: Row) -> str:
     try:
-        return [("left open", left_open(Claim.parse(row.claim)).said)]
+        return left_open(Claim.parse(row.claim)).said
     except BadInput:
-        return [("left open", "not known: its rule came as data, or is of another version")]
+        return "what the claim leaves open is not known: its rule came as data, or is of another version"
 
 
 def _followed(rows: Mapping[str, Sequence[Row]]) -> Why:

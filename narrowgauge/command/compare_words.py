@@ -36,6 +36,7 @@ class Told:
     words: tuple[str, ...]
     why: Why
     places: list[str] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
     count: int = 0
 
     @property
@@ -61,6 +62,8 @@ def told(findings: Iterable[Finding]) -> list[Told]:
         key = (finding.section, finding.kind, finding.classes, finding.words, tuple(explained))
         one = groups.setdefault(key, Told(*key[:4], explained))  # type: ignore[arg-type]
         one.places.append(_place(finding))
+        if finding.kernel not in one.kernels:
+            one.kernels.append(finding.kernel)
         one.count += len(finding.cases)
     return list(groups.values())
 
@@ -166,9 +169,9 @@ def _section(title: str, each: Sequence[Told], width: int) -> Iterator[Text]:
     yield Text(title, "italic")
     for one in each[:SHOWN]:
         yield Text(f"  {one.kind}  ", STYLE.get(one.kind, "bold")) + Text(plain(f"{one.pattern}  ({one.cells})"))
-        shown = one.places[:PLACES]
-        more = f" and {len(one.places) - len(shown)} more" if len(one.places) > len(shown) else ""
-        said = [*one.why, ("where", "; ".join(shown) + more)]
+        places = one.places if one.why else one.kernels  # what needs no explanation is told by the kernel
+        more = f" and {len(places) - PLACES} more" if len(places) > PLACES else ""
+        said = [*one.why, ("where", "; ".join(places[:PLACES]) + more)]
         yield from facts([(plain(name), plain(text)) for name, text in said], width, indent=4)
     if len(each) > SHOWN:
         yield Text(f"  … and {len(each) - SHOWN} more (--html, --markdown and --json have all)")
