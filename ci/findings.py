@@ -1,171 +1,180 @@
-"""What may be said of cells that several columns have: one finding for those of a kernel that are alike."""
+"""What the gate can find, as data: how bad it is, whether the machine or a kernel is at fault, and what to do.
+
+docs/nightly.md has the table, written from here by ``python -m narrowgauge.suites.meta.gate_pages``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
-from narrowgauge.ci.beside import Cell, Column, Rules, Table, nights
-from narrowgauge.ci.ledger import Row
-from narrowgauge.ci.sides import EMULATED
-from narrowgauge.contracts.formats import FORMATS
+Level = Literal["red", "yellow"]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What may be said of a cell that several columns have."""
+    """A kind of finding."""
 
     name: str
-    said: str
-    parts: bool = False  #: whether something parts: exit code 1
+    level: Level
+    infrastructure: bool  #: the machine, the files or the set-up are at fault; otherwise what was judged
+    title: str
+    remedy: str
+    quarantine: bool = False  #: ci/quarantine.toml may make it yellow for a while: machines come and go
+    spoils: bool = False  #: results that it is said of are not taken into the history
 
 
-#: the worst first
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind("verdicts", "verdicts part: not all of them pass, or fail in one way", True),
-        Kind("codes", "codes part, and all pass", True),
-        Kind("nan", "codes part in the bits of NaN alone, and all pass", True),
-        Kind("failures", "none passes, and their codes part", True),
-        Kind("unexecuted", "not executed on every one"),
-        Kind("unplanned", "planned in one night alone"),
-        Kind("formats", "two formats of one width: codes are not compared"),
-        Kind("incomparable", "not comparable: other inputs"),
-        Kind("no_codes", "none returned codes"),
-        Kind("agree", "codes agree"),
-    )
-}
-#: what findings are about, in the order in which they are told
-SECTIONS = {
-    "emulator": "emulated against hardware of the same architecture",
-    "drift": "one target over nights",
-    "targets": "across targets",
-}
+def _infra(name: str, title: str, remedy: str, *, quarantine: bool = False, spoils: bool = True) -> Kind:
+    return Kind(name, "red", True, title, remedy, quarantine, spoils)
 
 
-@dataclass
+def _judged(name: str, title: str, remedy: str) -> Kind:
+    return Kind(name, "red", False, title, remedy)
+
+
+def _remark(name: str, title: str, remedy: str, *, infrastructure: bool = True) -> Kind:
+    return Kind(name, "yellow", infrastructure, title, remedy)
+
+
+_ALL = (
+    # --- a kernel, a waiver or the coverage: exit code 1 ---
+    _judged("new_failure", "a test fails since this night", "The owner looks at the message: it names the mistake."),
+    _judged("still_failing", "a test still fails", "Mend it, or waive it with a link and a date (ci/waivers.toml)."),
+    _judged(
+        "crashed",
+        "a test crashed: it began and reached no verdict, or failed beside its verdict",
+        "Its message, or pytest.log of the shard, has the end of it. It counts as the kernel's until shown otherwise.",
+    ),
+    _judged(
+        "no_verdict",
+        "a test ended well and left no verdict, or one that says otherwise",
+        "A test of the plan must judge. This is a mistake of the suite: report it.",
+    ),
+    _judged("unrun", "a planned test never began", "Look into pytest.log for why the run ended before it."),
+    _judged(
+        "not_executed_now",
+        "a test that was executed is not any more",
+        "The row says what is missing. Bring it back; if it is meant to be so, run the gate once with --accept.",
+    ),
+    _judged(
+        "gone",
+        "a test is gone from the plan of the same commit",
+        "A package is missing on the machine (ledger.json, missing), or the options changed. If meant: --accept.",
+    ),
+    _judged("stale_waiver", "a waiver is stale: its test passes, or it names none", "Delete the waiver."),
+    _judged("expired_waiver", "a waiver is past its date", "Mend the kernel, or look again and give it a new date."),
+    _judged(
+        "unknown_waiver",
+        "a test is waived by a waiver that the gate does not know",
+        "Give the gate the same --waivers files as the run.",
+    ),
+    # --- machines, files, the set-up: exit code 3 ---
+    _infra(
+        "missing_lane", "a lane left nothing", "Look whether its job began, and whether it found a machine.",
+        quarantine=True,
+    ),
+    _infra(
+        "missing_shard", "a shard left nothing", "Look whether its job began, and whether its results were uploaded.",
+        quarantine=True,
+    ),
+    _infra(
+        "preflight", "the machine is unfit: nothing was judged", "Mend the machine or the image; the check says what.",
+        quarantine=True,
+    ),
+    _infra(
+        "lost", "the run began and did not end: the machine was lost",
+        "Look at the CI engine's log. What was running is named: if it is the same each night, it is the kernel.",
+        quarantine=True,
+    ),
+    _infra(
+        "stopped", "the run was stopped: it hung, or was ended from outside",
+        "What was running is named: if it is the same each night, it is the kernel.",
+        quarantine=True,
+    ),
+    _infra("damaged", "a result file is missing, cut or changed", "Upload the whole directory, and once."),
+    _infra(
+        "duplicate_shard", "two directories are the same shard",
+        "A second try must replace the first: give the gate one directory for each shard.",
+    ),
+    _infra("zero_tests", "a shard has run no test", "Look at the options of the run: its selection is empty."),
+    _infra("exit_code", "pytest's exit code and the results do not agree", "Look at the end of pytest.log."),
+    _infra(
+        "mixed", "shards of one place differ in what they ran",
+        "One night is one commit, one plan, one set of golden vectors, one torch and one Triton: pin the image.",
+    ),
+    _infra("duplicate_id", "a test ran twice", "Plans of shards overlap, or something reruns tests: nothing may."),
+    _infra("foreign_id", "a result is not of this shard's plan", "Results of two runs are in one directory."),
+    _infra(
+        "skipped_path", "of a whole operation nothing was executed",
+        "Rows say what is missing. What a lane cannot have does not belong into its paths (ci/lanes.toml).",
+        spoils=False,
+    ),
+    _infra("unknown_lane", "a run is of a lane that is not declared", "Declare it in ci/lanes.toml."),
+    _infra(
+        "clock_back", "a clock went back",
+        "Set the machine's clock. Old results must not be given again as new ones. The night is not recorded.",
+    ),
+    _infra(
+        "clock_apart", "the run and the gate are days apart",
+        "Set the clock that is wrong; for results of an old night say --today. The night is not recorded.",
+    ),
+    _infra(
+        "expired_quarantine", "a quarantine is past its date",
+        "Mend the machine, or look again and give it a new date.",
+        spoils=False,
+    ),
+    # --- remarks: the night may be green ---
+    _remark("disputed", "a test is disputed", "The row says which answers are open.", infrastructure=False),
+    _remark(
+        "plan_changed", "tests are gone from the plan, of another commit or depth", "See that they are meant to be.",
+        infrastructure=False,
+    ),
+    _remark("accepted", "taken as it is by --accept", "Say --accept once, never in a template.", infrastructure=False),
+    _remark("unused_quarantine", "a quarantine covers nothing", "Delete it when the machine is mended."),
+    _remark("nothing_expected", "a lane that is lost could not be noticed", "Name the lanes with --expect."),
+    _remark("unexpected_place", "results of a place that was not expected", "Name it with --expect."),
+    _remark("place_dropped", "a place of the last night is no longer expected", "See that it is meant to be."),
+    _remark("no_history", "there was no history: every failure is new", "See that the history is kept between nights."),
+    _remark("narrowed", "a run was narrowed by options", "A night has its lane's options alone."),
+    _remark("retried", "a job is not at its first attempt", "Look at why the first one failed."),
+    _remark("lanes_differ", "lanes ran different commits or golden vectors", "Start them from one commit."),
+    _remark(
+        "clock_moved", "a clock was set during the run",
+        "Times of that shard are wrong by that much; durations are not, they are from a clock that is never set.",
+    ),
+)  # fmt: skip
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
+
+
+@dataclass(frozen=True)
 class Finding:
-    """Cells of a kernel of which the same can be said."""
+    """One thing that was found, and where."""
 
-    section: str
     kind: str
-    kernel: str
-    operation: str
-    format: str
-    #: labels of columns of the same codes (of "verdicts" and "unexecuted": of the same words), in their order
-    classes: tuple[tuple[str, ...], ...]
-    words: tuple[str, ...]  #: of each class: results, or why it was not executed
-    sources: list[str] = field(default_factory=list)
-    cases: list[str] = field(default_factory=list)
-    rows: list[dict[str, Row]] = field(default_factory=list)  #: for each case, by label
+    said: str
+    place: str = ""  #: lane and target; "" for the night as a whole
+    shard: str = ""  #: "2/3"
+    id: str = ""
+    kernel: str = ""
+    owner: str = ""
+    quarantined: str = ""  #: the link of the entry that covers it
 
+    def __post_init__(self) -> None:
+        assert self.kind in KINDS, f"{self.kind} is no kind of finding"
 
-def _scopes(columns: Sequence[Column]) -> Iterator[tuple[str, list[Column]]]:
-    """Which columns are held against each other: over targets, the last night of each."""
-    latest = {c.target: c for c in columns}
-    for target, column in latest.items():
-        if (emulated := latest.get(EMULATED + target)) is not None:
-            yield "emulator", [column, emulated]
-    for pair in nights(columns):
-        yield "drift", list(pair)
-    yield "targets", list(latest.values())
+    @property
+    def level(self) -> Level:
+        return "yellow" if self.quarantined else KINDS[self.kind].level
 
+    @property
+    def red(self) -> bool:
+        return self.level == "red"
 
-def findings_of(table: Table, columns: Sequence[Column], rules: Rules) -> list[Finding]:
-    found: dict[tuple[object, ...], Finding] = {}
-    for section, scope in _scopes(columns):
-        for cells in table.values():
-            here = {c: cells[c] for c in scope if c in cells}
-            if section == "targets":
-                here = _without_stand_ins(here)
-            if len(here) < 2:
-                if section == "drift" and here:
-                    words = {c.label: "planned" if c in here else "not planned" for c in scope}
-                    _add(found, section, "unplanned", words, words, {}, next(iter(here.values())))
-                continue
-            seen = {c: row for c, cell in here.items() if (row := cell.ran) is not None}
-            if len(seen) > 1:
-                kind = kind_of(seen, rules)
-                words = {c.label: _code_word(kind, row) for c, row in seen.items()}
-                said = {c.label: row.result if kind == "verdicts" else "" for c, row in seen.items()}
-                _add(found, section, kind, words, said, seen, next(iter(here.values())))
-            if unrun := {c: cell for c, cell in here.items() if cell.ran is None}:
-                words = {c.label: "executed" for c in seen} | {c.label: cell.why for c, cell in unrun.items()}
-                _add(found, section, "unexecuted", words, words, seen, next(iter(unrun.values())))
-    return [*found.values(), *_formats(table)]
+    @property
+    def where(self) -> str:
+        return f"{self.place} {self.shard}".strip()
 
-
-def _without_stand_ins(cells: Mapping[Column, Cell]) -> dict[Column, Cell]:
-    """Where the hardware was executed, what is emulated of it is told in a section of its own."""
-    there = {column.target for column, cell in cells.items() if cell.ran is not None}
-    return {c: cell for c, cell in cells.items() if c.target.removeprefix(EMULATED) not in there - {c.target}}
-
-
-def kind_of(rows: Mapping[Column, Row], rules: Rules) -> str:
-    """What can be said of two or more verdicts on one cell."""
-    results = {row.result for row in rows.values()}
-    digests = {row.digest for row in rows.values()}
-    if len(results) > 1:
-        return "verdicts"
-    if digests == {""}:
-        return "no_codes"
-    if rules.other_inputs(rows):
-        return "incomparable"
-    if len(digests) == 1:
-        return "agree"
-    if results != {"passed"}:
-        return "failures"
-    return "nan" if rules.in_nan_alone(rows) else "codes"
-
-
-def _code_word(kind: str, row: Row) -> str:
-    """Equal for columns of one class."""
-    return f"{row.result} {row.digest}" if kind == "verdicts" else row.digest
-
-
-def _add(
-    found: dict[tuple[object, ...], Finding], section: str, kind: str, words: Mapping[str, str],
-    said: Mapping[str, str], rows: Mapping[Column, Row], cell: Cell,
-) -> None:  # fmt: skip
-    """Count a cell to the finding that says the same, or make one."""
-    groups: dict[str, list[str]] = {}
-    for label, word in words.items():
-        groups.setdefault("" if kind in ("agree", "incomparable", "no_codes") else word, []).append(label)
-    classes = tuple(tuple(labels) for labels in groups.values())
-    planned = cell.planned
-    told = tuple(said[labels[0]] for labels in classes)
-    key = (section, kind, planned.kernel, planned.operation, planned.format, classes, told)
-    finding = found.setdefault(
-        key, Finding(section, kind, planned.kernel, planned.operation, planned.format, classes, told)
-    )
-    if planned.source not in finding.sources:
-        finding.sources.append(planned.source)
-    finding.cases.append(f"{planned.source} {planned.case}")
-    finding.rows.append({column.label: row for column, row in rows.items()})
-
-
-def _formats(table: Table) -> list[Finding]:
-    """A kernel that has one format here and its twin of another family there: beside each other, never equal."""
-    places: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
-    for cells in table.values():
-        for column, cell in cells.items():
-            if cell.ran is not None:
-                of = places.setdefault((cell.planned.kernel, cell.planned.operation), {})
-                for name in (cell.planned.source, cell.planned.format):
-                    of.setdefault(name, {})[column.label] = None
-    found = []
-    for (kernel, operation), formats in places.items():
-        for name in formats:
-            twin = _twin(name)
-            if twin in formats and set(formats[twin]) != set(formats[name]):
-                classes, words = (tuple(formats[twin]), tuple(formats[name])), (twin, name)
-                found.append(Finding("targets", "formats", kernel, operation, " and ".join(words), classes, words))
-    return found
-
-
-def _twin(name: str) -> str:
-    """What OCP targets have where FNUZ targets have this format; "" for another."""
-    if not name.endswith("fnuz"):
-        return ""
-    return next((n for n in (name.removesuffix("uz"), name.removesuffix("fnuz")) if n in FORMATS), "")
+    def to_json(self) -> dict[str, Any]:
+        kind = KINDS[self.kind]
+        return {**asdict(self), "level": self.level, "infrastructure": kind.infrastructure, "title": kind.title}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from narrowgauge.ci.ledger import Row
+from narrowgauge.ci.shape import check
 from narrowgauge.contracts.files import write_whole
 
 RUN, PLAN, JOURNAL, LEDGER = "run.json", "plan.json", "journal.jsonl", "ledger.json"
@@ -62,6 +63,7 @@ class RunRecord:
     golden: str = ""  #: sha256 of the golden manifest
     plan: str = ""  #: digest of the plan
     build: str = ""  #: address of the job at the CI engine
+    options: tuple[str, ...] = ()  #: what was asked for beyond the lane's own, as pytest was given it
     files: dict[str, str] = field(default_factory=dict)  #: sha256 of the other files, once they are whole
 
     @property
@@ -80,7 +82,7 @@ class RunRecord:
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
         fixed = {name: value for name, value in data.items() if name != "schema"}
         fixed["preflight"] = tuple(Check(**c) for c in data.get("preflight", ()))
-        fixed["gpus"] = tuple(data.get("gpus", ()))
+        fixed["gpus"], fixed["options"] = (tuple(data.get(name, ())) for name in ("gpus", "options"))
         return cls(**fixed)
 
 
@@ -131,7 +133,14 @@ class Plan:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
         cells = tuple(Cell.from_json(c) for c in data["cells"])
-        return cls(data["lane"], data["target"], data["depth"], int(data["shards"]), cells)
+        return cls(data["lane"], data["target"], data["depth"], data["shards"], cells)
+
+
+@dataclass(frozen=True)
+class Begin:
+    """That a test began."""
+
+    id: str
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ class End:
 
 @dataclass
 class Shard:
-    """What was found in a directory: nothing is taken for granted, ``problems`` says what is missing, cut or changed."""
+    """What was found in a directory. ``problems`` says what is missing, cut or changed."""
 
     directory: Path
     run: RunRecord | None = None
@@ -188,7 +197,9 @@ def _read(shard: Shard, name: str, made: Any, schema: str) -> Any:
         data = json.loads(path.read_text())
         if data.get("schema") != schema:
             raise ValueError(f"its schema is {data.get('schema')!r}, expected {schema!r}")
-        return made(data)
+        found = made(data)
+        check(found, "it")
+        return found
     except FileNotFoundError:
         shard.problems.append(f"{name} is missing")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -222,11 +233,12 @@ def _events(shard: Shard) -> Iterator[dict[str, Any]]:
 def _take(shard: Shard, event: Mapping[str, Any]) -> None:
     try:
         if event["event"] == "begin":
-            shard.begun[event["id"]] += 1
+            check(begin := Begin(event["id"]), "a begin")
+            shard.begun[begin.id] += 1
             return
         row = None if event.get("row") is None else Row.from_json(event["row"])
-        end = End(event["id"], event["outcome"], float(event["seconds"]), row, event.get("message", ""))
-    except (KeyError, TypeError, ValueError) as error:
+        check(end := End(event["id"], event["outcome"], event["seconds"], row, event.get("message", "")), "an end")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         shard.problems.append(f"{JOURNAL} has an event that cannot be read: {error!r}")
         return
     if end.id in shard.ends:

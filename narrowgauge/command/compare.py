@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from narrowgauge.ci.comparing import Comparison, compare
-from narrowgauge.ci.findings import KINDS, Finding
+from narrowgauge.ci.comparison.comparing import Comparison, compare
+from narrowgauge.ci.comparison.findings import KINDS, Finding
 from narrowgauge.ci.ledger import Row
-from narrowgauge.ci.sides import Side, read_sides
+from narrowgauge.ci.comparison.sides import Side, read_sides
 from narrowgauge.command import compare_page, pages
 from narrowgauge.command.compare_why import why
 from narrowgauge.command.compare_words import markdown, report

@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
-from narrowgauge.ci.comparing import Comparison
-from narrowgauge.ci.findings import KINDS, SECTIONS, Finding
-from narrowgauge.ci.matrix import Line, Tally
+from narrowgauge.ci.comparison.comparing import Comparison
+from narrowgauge.ci.comparison.findings import KINDS, SECTIONS, Finding
+from narrowgauge.ci.comparison.matrix import Line, Tally
 from narrowgauge.command.audit_words import plain
 from narrowgauge.command.compare_words import SIDE_HEADS, Told, counts, is_quiet, sides_of, tally_words, told, verdict
 from narrowgauge.command.pages import rendered

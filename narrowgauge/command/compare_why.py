@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from narrowgauge.ci.findings import Finding
+from narrowgauge.ci.comparison.findings import Finding
 from narrowgauge.ci.ledger import Row, common_faults
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.operations import Cast, Claim, Quantize

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from narrowgauge.ci.comparing import Comparison
-from narrowgauge.ci.findings import KINDS, SECTIONS, Finding
-from narrowgauge.ci.matrix import Line as Row
-from narrowgauge.ci.matrix import Tally
+from narrowgauge.ci.comparison.comparing import Comparison
+from narrowgauge.ci.comparison.findings import KINDS, SECTIONS, Finding
+from narrowgauge.ci.comparison.matrix import Line as Row
+from narrowgauge.ci.comparison.matrix import Tally
 from narrowgauge.command.audit_words import plain
 from narrowgauge.command.compare_why import Why, why
 from narrowgauge.plugin.screen import Grid, Line, brief, facts

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from narrowgauge.ci import records
-from narrowgauge.ci.sides import planned_in, read_sides
+from narrowgauge.ci.comparison.sides import planned_in, read_sides
 from narrowgauge.command import main
 from narrowgauge.suites.meta.compare_sets import E4M3, failed, ledger, results, row, unexecuted
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from narrowgauge.ci.ledger import Row
-from narrowgauge.ci.sides import EMULATED, Planned, Side
+from narrowgauge.ci.comparison.sides import EMULATED, Planned, Side
 
 #: the case whose inputs are drawn anew in every run
 DRAWN = "property"

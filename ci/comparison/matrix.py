@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from narrowgauge.ci.beside import Cell, Column, Rules, Table
+from narrowgauge.ci.comparison.beside import Cell, Column, Rules, Table
 from narrowgauge.ci.ledger import Row
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from narrowgauge.ci.beside import Column, OnlyNan, Rules, columns_of, incomparable_of, nights, table_of
-from narrowgauge.ci.findings import KINDS, SECTIONS, Finding, findings_of
-from narrowgauge.ci.matrix import Line, matrix_of
-from narrowgauge.ci.sides import Side
+from narrowgauge.ci.comparison.beside import Column, OnlyNan, Rules, columns_of, incomparable_of, nights, table_of
+from narrowgauge.ci.comparison.findings import KINDS, SECTIONS, Finding, findings_of
+from narrowgauge.ci.comparison.matrix import Line, matrix_of
+from narrowgauge.ci.comparison.sides import Side
 
 
 @dataclass
