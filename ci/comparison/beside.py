@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from narrowgauge.ci.ledger import Row
 from narrowgauge.ci.comparison.sides import EMULATED, Planned, Side
+from narrowgauge.ci.ledger import Row
 
 #: the case whose inputs are drawn anew in every run
 DRAWN = "property"
@@ -85,7 +85,7 @@ def table_of(sides: Sequence[Side], columns: Sequence[Column], kernel: str) -> T
             if planned.operation in NO_KERNELS:
                 continue
             row = side.rows.get(test)
-            why = side.why_unrun() if row is None else row.reason if row.result == "not_executed" else ""
+            why = side.why_unrun(test) if row is None else row.reason if row.result == "not_executed" else ""
             table.setdefault(planned.key, {})[column] = Cell(planned, row, why)
     for column in columns:  # of a side that judged nothing and kept no plan, everything is not executed
         side = sides[column.side]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from narrowgauge.ci.comparison.beside import Cell, Column, Rules, Table, nights
-from narrowgauge.ci.ledger import Row
 from narrowgauge.ci.comparison.sides import EMULATED
+from narrowgauge.ci.ledger import Row
 from narrowgauge.contracts.formats import FORMATS
 
 

@@ -53,6 +53,7 @@ class Side:
     versions: dict[str, dict[str, str]] = field(default_factory=dict)  #: by target
     problems: list[str] = field(default_factory=list)
     lost: str = ""  #: why nothing was judged
+    reasons: dict[str, str] = field(default_factory=dict)  #: by id, why a test that began has no verdict
     place: tuple[str, ...] = ()  #: equal for shards of one run
     shards: set[int] = field(default_factory=set)
     of: int = 1  #: how many shards there should be
@@ -62,10 +63,10 @@ class Side:
         found = {p.target for p in self.planned.values() if p.operation not in but_for}
         return sorted(found) or ([self.target or "unknown"] if not self.planned else [])
 
-    def why_unrun(self) -> str:
-        """Why a planned cell has no row."""
-        if self.lost:
-            return self.lost
+    def why_unrun(self, test: str = "") -> str:
+        """Why a planned test has no row."""
+        if self.lost or test in self.reasons:
+            return self.lost or self.reasons[test]
         missing = sorted(set(range(1, self.of + 1)) - self.shards) if self.shards else []
         if missing:
             return f"shard {', '.join(f'{n}/{self.of}' for n in missing)} is not here, or the process ended before"
@@ -124,12 +125,16 @@ def _of_directory(path: Path) -> Side:
     if (path / records.LEDGER).exists():
         _take_ledger(side, path / records.LEDGER)
     side.rows |= shard.rows
+    side.reasons = dict.fromkeys(shard.unended, "it began, and the process was lost before it ended")
+    side.reasons |= {e.id: f"{e.outcome} without a verdict: {e.message}" for e in shard.ends.values() if e.row is None}
     _plan(side, [] if shard.plan is None else shard.plan.cells)
     if run is not None:
         side.name, side.target = f"{run.place} {run.started[:10]}".strip(), run.target
         side.place = (run.lane, run.target, run.depth, run.golden, run.narrowgauge, run.plan)
         side.shards, side.of = {run.shard}, run.shards
         side.golden, side.narrowgauge, side.depth, side.written = run.golden, run.narrowgauge, run.depth, run.started
+        if run.options:
+            side.problems.append(f"{side.name} was narrowed: {' '.join(run.options)}")
         side.lost = f"{run.state}: {run.reason}" if run.state in ("infra", "started") and not side.rows else ""
         for target in side.targets():
             side.versions[target] = side.versions.get(target, {}) | dict(run.versions)
@@ -169,6 +174,7 @@ def _join(one: Side, shard: Side) -> None:
     one.versions |= shard.versions
     one.problems += shard.problems
     one.problems += [f"{path}: {shard.lost}" for path in shard.paths if shard.lost]
+    one.reasons |= shard.reasons
     one.shards |= shard.shards
     one.lost = one.lost and shard.lost
 

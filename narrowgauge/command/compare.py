@@ -9,8 +9,8 @@ from typing import Any
 
 from narrowgauge.ci.comparison.comparing import Comparison, compare
 from narrowgauge.ci.comparison.findings import KINDS, Finding
-from narrowgauge.ci.ledger import Row
 from narrowgauge.ci.comparison.sides import Side, read_sides
+from narrowgauge.ci.ledger import Row
 from narrowgauge.command import compare_page, pages
 from narrowgauge.command.compare_why import why
 from narrowgauge.command.compare_words import markdown, report

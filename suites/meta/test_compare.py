@@ -11,8 +11,8 @@ import pytest
 from narrowgauge.ci.comparison.beside import Column, Rules
 from narrowgauge.ci.comparison.comparing import Comparison, compare
 from narrowgauge.ci.comparison.findings import KINDS, SECTIONS, Finding, kind_of
-from narrowgauge.ci.ledger import Row
 from narrowgauge.ci.comparison.sides import read_sides
+from narrowgauge.ci.ledger import Row
 from narrowgauge.command.compare import leaves_only_nan
 from narrowgauge.command.compare_why import why
 from narrowgauge.contracts.operations import Claim

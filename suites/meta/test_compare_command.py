@@ -86,6 +86,20 @@ def test_a_cut_journal_is_a_note(tmp_path: Path, capsys: Capture) -> None:
     assert any("middle of a line" in note for note in found["notes"])
 
 
+def test_a_test_that_ended_without_a_verdict_is_not_executed_and_says_why(tmp_path: Path, capsys: Capture) -> None:
+    rows = [row("sm_90", case=case) for case in ("a", "b", "c")]
+    path = results(tmp_path / "1", rows, options=("-k", "k"))
+    ends = [{"event": "begin", "id": r.id, "worker": "main"} for r in rows]
+    ends.append({"event": "end", "id": rows[0].id, "outcome": "error", "seconds": 1, "row": None, "message": "no GPU"})
+    ends.append({"event": "end", "id": rows[1].id, "outcome": "passed", "seconds": 1, "row": rows[1].to_json()})
+    (path / records.JOURNAL).write_text("".join(json.dumps(event) + "\n" for event in ends))
+    other = [row("gfx942", case=case) for case in ("a", "b", "c")]
+    _, found = compared(capsys, path, ledger(tmp_path / "a.json", other))
+    said = {word for f in found["findings"] if f["kind"] == "unexecuted" for word in f["words"]} - {"executed"}
+    assert said == {"error without a verdict: no GPU", "it began, and the process was lost before it ended"}
+    assert found["notes"] == ["cuda/sm_90 2026-11-30 was narrowed: -k k", *found["notes"][1:]]
+
+
 def test_a_plan_without_a_row_is_not_executed(tmp_path: Path, capsys: Capture) -> None:
     lost = row("emulated-sm_90")
     path = ledger(tmp_path / "ledger.json", [row("gfx942"), row("gfx942", case="stratified")], plan=[lost.id])
