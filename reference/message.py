@@ -9,6 +9,8 @@ from narrowgauge.reference.faults.registry import fault_named
 
 #: how many faults of an indistinguishable set are spelled out
 SPELLED_OUT = 4
+#: what stands before the script
+SCRIPT = "see it without narrowgauge:"
 
 
 def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
@@ -19,7 +21,7 @@ def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
         parts.append(f"emulated with models: {', '.join(verdict.models)}")
     parts += verdict.notes
     if script:
-        parts.append("see it without narrowgauge:\n" + "\n".join(f"    {line}" for line in script.splitlines()))
+        parts.append(f"{SCRIPT}\n" + "\n".join(f"    {line}" for line in script.splitlines()))
     return "\n".join(part for part in parts if part)
 
 
