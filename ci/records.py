@@ -62,6 +62,7 @@ class RunRecord:
     golden: str = ""  #: sha256 of the golden manifest
     plan: str = ""  #: digest of the plan
     build: str = ""  #: address of the job at the CI engine
+    options: tuple[str, ...] = ()  #: what was asked for beyond the lane's own, as pytest was given it
     files: dict[str, str] = field(default_factory=dict)  #: sha256 of the other files, once they are whole
 
     @property
@@ -80,7 +81,7 @@ class RunRecord:
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
         fixed = {name: value for name, value in data.items() if name != "schema"}
         fixed["preflight"] = tuple(Check(**c) for c in data.get("preflight", ()))
-        fixed["gpus"] = tuple(data.get("gpus", ()))
+        fixed["gpus"], fixed["options"] = (tuple(data.get(name, ())) for name in ("gpus", "options"))
         return cls(**fixed)
 
 
@@ -147,7 +148,7 @@ class End:
 
 @dataclass
 class Shard:
-    """What was found in a directory: nothing is taken for granted, ``problems`` says what is missing, cut or changed."""
+    """What was found in a directory. ``problems`` says what is missing, cut or changed."""
 
     directory: Path
     run: RunRecord | None = None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from narrowgauge.checkpoints.asked import FNUZ, Asked, destinations
 from narrowgauge.checkpoints.checks import Part, parts
@@ -46,6 +47,13 @@ class Audited:
     @property
     def markers(self) -> tuple[str, ...]:
         return ("checkpoint", "silent_failure", *((FNUZ,) if self.to_fnuz else ()))
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The fields that a plan and a ledger row share."""
+        rule = FNUZ if self.to_fnuz else "as_it_is"
+        who = {"kernel": self.checkpoint, "owner": "", "own": False, "target": "host"}
+        return {"operation": "audit", "rule": rule, "source": self.source, "format": self.format, "case": self.case} | who
 
 
 def audited(folders: Sequence[Path], to_fnuz: bool) -> list[Audited]:
@@ -88,21 +96,13 @@ def judged(one: Audited) -> Judged:
 def _row(one: Audited, result: str, reason: str, notes: tuple[str, ...] = (), seconds: float = 0.0) -> Row:
     return Row(
         id=one.id,
-        operation="audit",
-        rule=FNUZ if one.to_fnuz else "as_it_is",
-        source=one.source,
-        format=one.format,
-        case=one.case,
-        kernel=one.checkpoint,
-        owner="",
-        own=False,
-        target="host",
+        **one.names,
         device="host",
         how="executed",
         backend="numpy",
         result=result,  # type: ignore[arg-type]
         reason=reason,
-        claim=f"audit/{FNUZ if one.to_fnuz else 'as_it_is'}/{one.source}/{one.format}",
+        claim="/".join(one.names[name] for name in ("operation", "rule", "source", "format")),
         authority="the definitions of the formats, and what engines read",
         elements=sum(prod(t.shape) for t in one.part.tensors),
         notes=notes,

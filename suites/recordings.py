@@ -11,6 +11,7 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,12 @@ class Recording:
     @property
     def id(self) -> str:
         return f"{self.source}-{self.format}-{self.case}-{self.unit}-{self.target}"
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The fields that a plan and a ledger row share."""
+        who = {"kernel": self.unit, "owner": "narrowgauge", "own": True, "target": self.target}
+        return {"operation": UNIT, "rule": self.unit, "source": self.source, "format": self.format, "case": self.case} | who
 
 
 #: what is planned where no folder is named
@@ -155,19 +162,11 @@ def _mismatch(place: int, kind: str, got: Coded, want: Coded) -> Mismatch:
 def _row(recording: Recording, **values: object) -> Row:
     return Row(
         id=recording.id,
-        operation=UNIT,
-        rule=recording.unit,
-        source=recording.source,
-        format=recording.format,
-        case=recording.case,
-        kernel=recording.unit,
-        owner="narrowgauge",
-        own=True,
-        target=recording.target,
+        **recording.names,
         device="host",
         how="replayed",
         backend="numpy",
-        claim=f"unit/{recording.unit}/{recording.source}/{recording.format}",
+        claim="/".join(recording.names[name] for name in ("operation", "rule", "source", "format")),
         authority="recorded answers of a real GPU (docs/units.md)",
         **values,  # type: ignore[arg-type]
     )

@@ -60,7 +60,7 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr", "kv",
+    "devices", "test", "run", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr", "kv",
     "audit", "lint", "explain", "golden", "bench",
 )  # fmt: skip
 

@@ -1,0 +1,134 @@
+"""``narrowgauge run``: one shard of a lane, from the preflight to a directory of results that a gate can judge."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from narrowgauge.ci.lanes import Lane, lane_named
+from narrowgauge.ci.records import RunRecord
+from narrowgauge.command.shared import add_json, print_json
+from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.verdict import Exit
+from narrowgauge.plugin.screen import Grid, Line, screen, show
+from narrowgauge.reference.inputs import DEPTHS
+from narrowgauge.suites.lane_run import LaneRun, prepared
+
+#: variables of the environment that say the same as options, for CI engines
+ARCH, SHARD, OUT = "ARCH", "SHARD", "OUT"
+#: options of pytest and its plugins that would make a run's results other than what it says
+REFUSED = {
+    "--reruns": "a result that a second try mends is a finding: there are no reruns",
+    "--only-rerun": "there are no reruns",
+    "--clean-alluredir": "a worker that is replaced would clean again, and wipe what was there",
+    "--splits": "shards are --shard K/N",
+    "--group": "shards are --shard K/N",
+    "--store-durations": "python -m narrowgauge.ci.splitting makes durations of results directories",
+    "--dist": "the run decides how tests are shared out",
+    "--device": "the lane names its devices (ci/lanes.toml)",
+    "--collect-only": "a run runs; 'narrowgauge test --collect-only' lists tests",
+    "--co": "a run runs; 'narrowgauge test --collect-only' lists tests",
+    "-x": "a run that ends at its first failure leaves tests of its plan unrun",
+    "--exitfirst": "a run that ends at its first failure leaves tests of its plan unrun",
+    "--maxfail": "a run that ends early leaves tests of its plan unrun",
+}
+
+
+def register(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="one shard of a lane of the nightly run, with a preflight and results that a gate can judge",
+        description="Looks at the machine first (a failure there is 'infra', exit 3, and no test), makes the plan of "
+        "the whole lane, runs this shard's tests under a watchdog, and leaves everything in --out: run.json, "
+        "plan.json, journal.jsonl, ledger.json, junit.xml, pytest.log and allure-results. Options that are not listed "
+        "go to pytest, as those of 'narrowgauge test' do. 'narrowgauge gate' judges what was left.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--lane", required=True, metavar="LANE", help="a lane of ci/lanes.toml: cpu, cuda, rocm")
+    parser.add_argument("--arch", default=os.environ.get(ARCH, ""), help=f"the architecture (default: ${ARCH}, else the lane's only one, or that of the GPU)")  # fmt: skip
+    parser.add_argument("--shard", default=os.environ.get(SHARD, ""), metavar="K/N", help=f"which part of the plan (default: ${SHARD}, else 1/1)")  # fmt: skip
+    parser.add_argument("--out", default=os.environ.get(OUT, ""), metavar="DIR", help=f"where results go (default: ${OUT}, else .narrowgauge/LANE)")  # fmt: skip
+    parser.add_argument("--lanes", type=Path, metavar="FILE", help="lanes of your own (form: ci/lanes.toml)")
+    parser.add_argument("--depth", choices=DEPTHS, help="instead of the lane's")
+    parser.add_argument("-n", dest="workers", type=int, metavar="N", help="processes, instead of the lane's")
+    parser.add_argument("--preflight-only", action="store_true", help="look at the machine, and run nothing")
+    add_json(parser)
+    parser.set_defaults(run=run, passes_on=True)
+
+
+def run(arguments: argparse.Namespace, rest: list[str]) -> int:
+    lane = lane_named(arguments.lane, *([arguments.lanes] if arguments.lanes else []))
+    _refuse(rest)
+    shard, shards = _shard(arguments.shard or "1/1")
+    out = prepared(Path(arguments.out or f".narrowgauge/{lane.name}"))
+    ran = LaneRun(
+        lane=lane,
+        target=_target(lane, arguments.arch),
+        shard=shard,
+        shards=shards,
+        out=out,
+        depth=arguments.depth or lane.depth,
+        workers=arguments.workers or lane.workers,
+        options=tuple(rest),
+    )
+    record = ran.preflight()
+    if not arguments.json:
+        _show(record)
+    if record.state == "infra" or arguments.preflight_only:
+        return _end(arguments, record, Exit.INFRASTRUCTURE if record.state == "infra" else Exit.OK)
+    record = ran.judge(quiet=arguments.json)
+    return _end(arguments, record, ran.exit_code)
+
+
+def _end(arguments: argparse.Namespace, record: RunRecord, code: int) -> int:
+    if arguments.json:
+        print_json(record.to_json())
+    elif record.reason:
+        print(f"narrowgauge run: {record.name} {record.state}: {record.reason}")
+    return code
+
+
+def _refuse(rest: list[str]) -> None:
+    for word in rest:
+        name = word.split("=")[0]
+        if name in REFUSED:
+            raise BadInput(f"narrowgauge run does not take {name}: {REFUSED[name]}")
+
+
+def _shard(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise BadInput(f"shard {text!r}; expected K/N with K from 1 to N, for example 2/3")
+    return int(found[1]), int(found[2])
+
+
+def _target(lane: Lane, asked: str) -> str:
+    """The architecture that was asked for; without one the lane's only one, or that of the GPU that is there."""
+    if asked and asked not in lane.targets:
+        raise BadInput(f"lane {lane.name} is not for {asked!r}; its architectures are {', '.join(lane.targets)}")
+    if asked or len(lane.targets) == 1:
+        return asked or lane.targets[0]
+    from narrowgauge.devices.discovery import gpus
+
+    seen = [d.target for d in gpus() if d.target in lane.targets]
+    if not seen:
+        raise BadInput(
+            f"which architecture? torch sees no GPU of lane {lane.name} here; --arch names one of "
+            f"{', '.join(lane.targets)}, and the preflight then says what is missing"
+        )
+    return seen[0]
+
+
+def _show(record: RunRecord) -> None:
+    """The preflight as a table."""
+    grid = Grid(f"preflight of {record.name}", ["check", "", "found"], "expected")
+    from rich.text import Text
+
+    for check in record.preflight:
+        word = Text("fit", "green") if check.ok else Text("UNFIT", "bold red")
+        grid.lines.append(Line([Text(check.name), word, Text(check.found)], "" if check.ok else check.expected))
+    console = screen()
+    show(console, grid.texts(console.width))
