@@ -27,7 +27,7 @@ class Lane:
     shards: int
     workers: int
     minutes: int
-    silence: int
+    patience: int
     paths: tuple[str, ...]
 
 

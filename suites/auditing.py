@@ -53,7 +53,13 @@ class Audited:
         """The fields that a plan and a ledger row share."""
         rule = FNUZ if self.to_fnuz else "as_it_is"
         who = {"kernel": self.checkpoint, "owner": "", "own": False, "target": "host"}
-        return {"operation": "audit", "rule": rule, "source": self.source, "format": self.format, "case": self.case} | who
+        return {
+            "operation": "audit",
+            "rule": rule,
+            "source": self.source,
+            "format": self.format,
+            "case": self.case,
+        } | who
 
 
 def audited(folders: Sequence[Path], to_fnuz: bool) -> list[Audited]:

@@ -1,4 +1,4 @@
-"""One shard of a lane: the preflight, pytest under a watchdog, and the record of how it went. Nothing is judged here."""
+"""One shard of a lane: the preflight, pytest under a watchdog, and the record of how it went."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def prepared(out: Path) -> Path:
         raise BadInput(f"--out {out} is a file; expected a directory")
     strangers = sorted(p.name for p in out.iterdir() if p.name not in LEFT) if out.exists() else []
     if strangers:
-        raise BadInput(f"--out {out} has {', '.join(strangers[:3])} in it, which no run wrote; name a directory of its own")
+        raise BadInput(
+            f"--out {out} has {', '.join(strangers[:3])} in it, which no run wrote; name a directory of its own"
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name in LEFT:

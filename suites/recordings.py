@@ -71,7 +71,13 @@ class Recording:
     def names(self) -> dict[str, Any]:
         """The fields that a plan and a ledger row share."""
         who = {"kernel": self.unit, "owner": "narrowgauge", "own": True, "target": self.target}
-        return {"operation": UNIT, "rule": self.unit, "source": self.source, "format": self.format, "case": self.case} | who
+        return {
+            "operation": UNIT,
+            "rule": self.unit,
+            "source": self.source,
+            "format": self.format,
+            "case": self.case,
+        } | who
 
 
 #: what is planned where no folder is named

@@ -60,8 +60,8 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "run", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr", "kv",
-    "audit", "lint", "explain", "golden", "bench",
+    "devices", "test", "run", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr",
+    "kv", "audit", "lint", "explain", "golden", "bench",
 )  # fmt: skip
 
 

@@ -48,9 +48,13 @@ def register(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("--lane", required=True, metavar="LANE", help="a lane of ci/lanes.toml: cpu, cuda, rocm")
-    parser.add_argument("--arch", default=os.environ.get(ARCH, ""), help=f"the architecture (default: ${ARCH}, else the lane's only one, or that of the GPU)")  # fmt: skip
-    parser.add_argument("--shard", default=os.environ.get(SHARD, ""), metavar="K/N", help=f"which part of the plan (default: ${SHARD}, else 1/1)")  # fmt: skip
-    parser.add_argument("--out", default=os.environ.get(OUT, ""), metavar="DIR", help=f"where results go (default: ${OUT}, else .narrowgauge/LANE)")  # fmt: skip
+    for option, variable, metavar, what in (
+        ("--arch", ARCH, "TARGET", "the architecture (default: ${}, else the lane's only one, or that of the GPU)"),
+        ("--shard", SHARD, "K/N", "which part of the plan (default: ${}, else 1/1)"),
+        ("--out", OUT, "DIR", "where results go (default: ${}, else .narrowgauge/LANE)"),
+    ):
+        default = os.environ.get(variable, "")
+        parser.add_argument(option, default=default, metavar=metavar, help=what.format(variable))
     parser.add_argument("--lanes", type=Path, metavar="FILE", help="lanes of your own (form: ci/lanes.toml)")
     parser.add_argument("--depth", choices=DEPTHS, help="instead of the lane's")
     parser.add_argument("-n", dest="workers", type=int, metavar="N", help="processes, instead of the lane's")

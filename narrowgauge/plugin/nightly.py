@@ -14,7 +14,7 @@ from typing import IO, Any, ClassVar
 import pytest
 
 from narrowgauge.ci.records import JOURNAL, PLAN, Cell, Plan, write_json
-from narrowgauge.ci.splitting import durations_of, split
+from narrowgauge.ci.splitting import assign
 from narrowgauge.contracts.errors import NarrowgaugeError
 from narrowgauge.plugin.cells import ROW, stable
 from narrowgauge.suites.planning import Planned
@@ -30,7 +30,9 @@ CELLS = ("planned", "part", "recording")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`narrowgauge run` loads this plugin and gives its options."""
     group = parser.getgroup("narrowgauge-run", "narrowgauge run: one shard of a lane")
-    group.addoption("--lane", default="", metavar="LANE/TARGET", dest="narrowgauge_lane", help="make the plan of a lane")
+    group.addoption(
+        "--lane", default="", metavar="LANE/TARGET", dest="narrowgauge_lane", help="make the plan of a lane"
+    )
     group.addoption(
         "--shard", default="1/1", metavar="K/N", dest="narrowgauge_shard", help="with --lane: run this part of it"
     )
@@ -49,29 +51,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     lane, _, target = option.narrowgauge_lane.partition("/")
     shard, shards = map(int, option.narrowgauge_shard.split("/"))
-    ids = {stable(item.nodeid): item for item in items}
+    by_id = {stable(item.nodeid): item for item in items}
     try:
-        part = split(list(ids), durations_of(lane), shards)
+        cells = assign([_cell(i, item) for i, item in by_id.items()], lane, shards)
     except NarrowgaugeError as error:
         raise pytest.UsageError(str(error)) from None
-    plan = Plan(lane, target, option.narrowgauge_depth, shards, tuple(_cell(i, ids[i], part[i]) for i in ids))
+    plan = Plan(lane, target, option.narrowgauge_depth, shards, cells)
     if os.environ.get("PYTEST_XDIST_WORKER", FIRST) == FIRST:
         write_json(option.narrowgauge_out / PLAN, plan.to_json())
-    elsewhere = [item for i, item in ids.items() if part[i] != shard]
+    elsewhere = [by_id[cell.id] for cell in cells if cell.shard != shard]
     config.hook.pytest_deselected(items=elsewhere)
-    items[:] = [item for i, item in ids.items() if part[i] == shard]
+    items[:] = [by_id[cell.id] for cell in cells if cell.shard == shard]
 
 
-def _cell(nodeid: str, item: pytest.Item, shard: int) -> Cell:
+def _cell(nodeid: str, item: pytest.Item) -> Cell:
+    """A planned test, not yet given to a shard."""
     call = getattr(item, "callspec", None)
     params = {} if call is None else call.params
     one: Any = next((params[name] for name in CELLS if name in params), None)
     if isinstance(one, Planned):
         kernel, claim = one.plugged.kernel, one.claim
-        who = {"kernel": kernel.name, "owner": kernel.owner, "own": one.plugged.own, "target": one.device.target}
-        what = {"operation": claim.operation, "rule": claim.rule, "source": claim.source, "format": claim.format}
-        return Cell(nodeid, shard, **what, case=one.case, **who, markers=one.markers)
-    return Cell(nodeid, shard, **one.names, markers=one.markers)
+        who: dict[str, Any] = {
+            "kernel": kernel.name,
+            "owner": kernel.owner,
+            "own": one.plugged.own,
+            "target": one.device.target,
+        }
+        what: dict[str, Any] = {
+            "operation": claim.operation,
+            "rule": claim.rule,
+            "source": claim.source,
+            "format": claim.format,
+        }
+        return Cell(nodeid, 0, **what, case=one.case, **who, markers=one.markers)
+    return Cell(nodeid, 0, **one.names, markers=one.markers)
 
 
 @dataclass
