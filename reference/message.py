@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import zip_longest
 
 from narrowgauge.contracts.verdict import Explanation, OpenAnswers, Verdict
@@ -28,6 +29,12 @@ def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
 def findings(verdict: Verdict, subject: str) -> list[str]:
     """The lines that say what is wrong and which mistake it was, without counts and elements."""
     return [_headline(verdict, subject), *_reasons(verdict), _breaks(verdict)]
+
+
+def code_in(message: str) -> str:
+    """The word in brackets with which a message begins; "" where it begins with none."""
+    found = re.match(r"\[([A-Z0-9-]+)\]", message)
+    return found[1] if found else ""
 
 
 def code_of(verdict: Verdict) -> str:

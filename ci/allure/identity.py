@@ -15,6 +15,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
+
+from narrowgauge.ci.records import Cell
 
 #: label of every result of a cell: its id, by which a report is held to the plan
 CELL = "cell"
@@ -30,35 +33,27 @@ PLACES = {"host": "cpu-host", "interpreter": "cpu-interpreter"}
 
 @dataclass(frozen=True)
 class Identity:
-    """Of one cell. ``id`` is pytest's: path, test, and what stands in brackets."""
+    """Of one cell of a plan."""
 
-    id: str
-    operation: str
-    rule: str
-    source: str
-    format: str
-    case: str
-    kernel: str
-    owner: str
-    own: bool
-    target: str
+    cell: Cell
 
     @property
     def full_name(self) -> str:
         """As allure-pytest makes it of a test's path and function: ``package.module#test``."""
-        path, _, test = self.id.partition("::")
+        path, _, test = self.cell.id.partition("::")
         return f"{path.removesuffix('.py').replace('/', '.')}#{test.partition('[')[0].replace('::', '.')}"
 
     @property
     def name(self) -> str:
         """What a reader sees in lists; the target is said by the environment."""
-        return f"{self.kernel}, {self.source} to {self.format}: {self.case}"
+        cell = self.cell
+        return f"{cell.kernel}, {cell.source} to {cell.format}: {cell.case}"
 
     @property
     def identifying(self) -> dict[str, str]:
         """The parameters that make an identity, in the order of the id."""
         names = ("source", "format", "case", "kernel", "target")
-        return {name: str(getattr(self, name)) for name in names}
+        return {name: str(getattr(self.cell, name)) for name in names}
 
     @property
     def test_case_id(self) -> str:
@@ -72,26 +67,27 @@ class Identity:
 
     @property
     def environment(self) -> str:
-        return environment_of(self.target, self.operation)
+        return environment_of(self.cell.target, self.cell.operation)
 
     @property
-    def parameters(self) -> list[dict[str, object]]:
+    def parameters(self) -> list[dict[str, Any]]:
         """As a result file has them."""
-        told = [{"name": "rule", "value": self.rule, "excluded": True}]
+        told = [{"name": "rule", "value": self.cell.rule, "excluded": True}]
         return [{"name": n, "value": v} for n, v in self.identifying.items()] + told
 
     @property
     def labels(self) -> list[tuple[str, str]]:
         """What is known before anything ran."""
+        cell = self.cell
         return [
-            ("epic", self.operation),
-            ("feature", self.kernel),
-            ("story", f"{self.source} to {self.format}, {self.rule}"),
-            ("owner", self.owner),
-            ("kernels", "narrowgauge's own" if self.own else "plugged in"),
-            ("vendor", vendor_of(self.target)),
+            ("epic", cell.operation),
+            ("feature", cell.kernel),
+            ("story", f"{cell.source} to {cell.format}, {cell.rule}"),
+            ("owner", cell.owner),
+            ("kernels", "narrowgauge's own" if cell.own else "plugged in"),
+            ("vendor", vendor_of(cell.target)),
             (ENVIRONMENT, self.environment),
-            (CELL, self.id),
+            (CELL, cell.id),
         ]
 
 
