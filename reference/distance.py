@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.formats import Format, format_named
-from narrowgauge.reference.compare import Difference
+from narrowgauge.reference.compare import CLASS, Difference
 from narrowgauge.reference.interval import Expected
 from narrowgauge.reference.landmarks import top_code
 
@@ -21,8 +21,8 @@ WIDEST = 32
 
 def figures(got: Mapping[str, Coded], want: Expected, difference: Difference) -> dict[str, int]:
     """``saturated``: codes of narrow outputs at the largest or lowest value of their format, right or wrong.
-    ``ulp``: of the elements that differ by value, the largest number of codes between what came and what may come;
-    left out where none does."""
+    ``ulp``: of the elements that differ by value, scales apart, the largest number of codes between what came and what
+    may come; left out where none does."""
     found = {"saturated": sum(saturated(output) for output in got.values())}
     apart = [_farthest(name, got[name], want, difference) for name in want]
     if known := [steps for steps in apart if steps is not None]:
@@ -44,14 +44,11 @@ def saturated(output: Coded) -> int:
 def _farthest(name: str, got: Coded, want: Expected, difference: Difference) -> int | None:
     """The most codes between an element and the nearer end of what may come; None where none differs by value."""
     fmt = format_named(got.format)
-    places = difference.mask(name)
+    places = difference.classes[name] == CLASS["value"]
     if fmt.bits > WIDEST or not got.well_formed or not places.any():
         return None
     mine, low, high = (codes.data[places] for codes in (got, want[name].low, want[name].high))
-    finite = is_finite(mine, fmt) & is_finite(low, fmt) & is_finite(high, fmt)
-    if not finite.any():
-        return None
-    at, down, up = (rank(codes[finite], fmt) for codes in (mine, low, high))
+    at, down, up = (rank(codes, fmt) for codes in (mine, low, high))
     return int(np.maximum(down - at, at - up).max(initial=0))
 
 

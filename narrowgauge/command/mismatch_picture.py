@@ -20,9 +20,11 @@ from narrowgauge.suites.judging import Judged
 #: colours of the classes of difference
 COLOURS = dict(zip(DIFFERENCES, (RED, SKY, ORANGE, "black", BLUE, "#CC79A7"), strict=True))
 #: maps side by side; inches of a lane, of the overview, of a map, and of a title
-MAPS, LANE, OVERVIEW, MAP, TITLE = 3, 0.95, 2.6, 4.6, 0.9
-#: codes off that have a height of their own in the overview; NaN and infinity stand above
-OFF, SPECIAL = 6, 8
+MAPS, LANE, OVERVIEW, MAP, TITLE = 3, 0.95, 3.0, 4.6, 0.9
+#: of the overview: the highest place, of 2^(OFF-1) codes off and more; binades beside those with mistakes, and in all
+OFF, MARGIN, WIDEST = 6, 4, 40
+#: rows or columns that have a mark each
+FEW = 8
 
 
 def png(judged: Judged, differing: Differing) -> bytes:
@@ -70,7 +72,8 @@ def _lane(axes: Any, lane: Lane, digits: int) -> None:
     axes.hlines(0, first - 0.8, last + 0.8, color=GREY, linewidth=1)
     for tick in lane.ticks:
         axes.vlines(tick.place, -0.16, 0.16, color=GREY, linewidth=1)
-        label = f"{number(tick.value)}\n0x{tick.code:0{digits}x}"
+        sign = "-" if tick.value < 0 else ""
+        label = f"{sign}{number(abs(tick.value))}\n0x{tick.code:0{digits}x}"
         axes.text(tick.place, -0.42, label, ha="center", va="top", fontsize=8, color="#444444")
     axes.plot(lane.at, 0.5, marker="v", color="black", markersize=9, clip_on=False)
     if lane.want_at is not None:
@@ -87,41 +90,56 @@ def _lane(axes: Any, lane: Lane, digits: int) -> None:
 
 
 def _overview(axes: Any, every: Overview) -> None:
-    """Every input and by how many codes it is off, below zero and above it apart."""
-    finite = np.abs(every.inputs[np.isfinite(every.inputs) & (every.inputs != 0)])
-    least = int(np.floor(np.log2(finite.min(initial=1.0)))) - 1
-    most = int(np.ceil(np.log2(finite.max(initial=1.0)))) + 1
-    wrong = every.inputs[every.wrong & np.isfinite(every.inputs) & (every.inputs != 0)]
-    if wrong.size:  # what is beyond the mistakes by more than some binades says nothing
-        least = max(least, int(np.floor(np.log2(np.abs(wrong).min()))) - 6)
-        most = min(most, int(np.ceil(np.log2(np.abs(wrong).max()))) + 6)
+    """Every input and by how many codes it is off, on logarithmic axes with both signs."""
+    least, most = _reach(every)
     place = _places(every.inputs, least, most)
-    off = np.clip(np.where(np.isnan(every.apart), SPECIAL, every.apart), -OFF, SPECIAL)
-    off = np.where(np.isfinite(every.apart), np.clip(off, -OFF, OFF), off)
-    right, shown = ~every.wrong, every.wrong
-    axes.plot(place[right], np.zeros(int(right.sum())), ".", color=PALE, markersize=5, label="right")
-    axes.plot(place[shown], off[shown], ".", color=RED, markersize=6, label="wrong")
-    step = max(1, (most - least) // 8)
-    powers = np.arange(least + 1, most, step)
+    off = _heights(every.apart)
+    for chosen, height, colour, word in (
+        (~every.wrong, np.zeros(off.shape), SKY, "right"),
+        (every.wrong, off, RED, "wrong"),
+    ):
+        axes.plot(place[chosen], height[chosen], ".", color=colour, markersize=6, label=word)
     reach = most - least
+    step = max(1, -(-reach // 8))
+    powers = np.arange(least + step, most + 1, step)
     axes.set_xticks(
-        [*(-(powers[::-1] - least)), 0, *(powers - least), reach + 1],
+        [*(-(powers[::-1] - least)), 0, *(powers - least), reach + 1.5],
         [*(f"$-2^{{{p}}}$" for p in powers[::-1]), "0", *(f"$2^{{{p}}}$" for p in powers), "NaN"],
     )
-    axes.set_xlim(-reach - 0.5, reach + 1.6)
-    axes.set_yticks([-OFF, -1, 0, 1, OFF, SPECIAL], [f"≤ -{OFF}", "-1", "right", "+1", f"≥ {OFF}", "NaN, inf"])
-    axes.set_ylim(-OFF - 1, SPECIAL + 1)
+    axes.set_xlim(-reach - 0.5, reach + 2)
+    axes.set_yticks(
+        [*range(-OFF, OFF + 1), OFF + 2],
+        [*(f"-{2**n}" for n in range(OFF - 1, -1, -1)), "right", *(f"+{2**n}" for n in range(OFF)), "NaN, inf"],
+    )
+    axes.set_ylim(-OFF - 1, OFF + 3)
     axes.grid(axis="y", color="#EEEEEE")
-    axes.set_xlabel("input")
+    axes.set_xlabel("input; beyond the marks at both ends stand all larger ones")
     axes.set_ylabel("codes off")
-    axes.legend(loc="upper left", fontsize=9, frameon=False, ncols=2)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, 1.12), fontsize=9, frameon=False, ncols=2)
+
+
+def _reach(every: Overview) -> tuple[int, int]:
+    """The binades that are shown: those of the mistakes, and some on either side."""
+    shown = every.inputs[every.wrong & np.isfinite(every.inputs) & (every.inputs != 0)]
+    if not shown.size:
+        return -8, 8
+    binades = np.floor(np.log2(np.abs(shown)))
+    least = int(binades.min()) - MARGIN
+    return least, min(int(binades.max()) + MARGIN, least + WIDEST)
+
+
+def _heights(apart: Any) -> Any:
+    """1 for one code off, 2 for two, 3 for four; above all others what is no number."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        height = np.minimum(1 + np.log2(np.abs(apart)), OFF)
+    return np.where(np.isnan(apart), OFF + 2, np.where(apart == 0, 0, np.copysign(height, apart)))
 
 
 def _places(values: Any, least: int, most: int) -> Any:
     """Signed logarithm: 0 and what is smaller than 2^least in the middle, infinity at the ends, NaN beyond."""
     with np.errstate(divide="ignore", invalid="ignore"):
         binades = np.clip(np.log2(np.abs(values)) - least, 0, most - least)
-    return np.where(np.isnan(values), most - least + 1, np.copysign(binades, values))
+    return np.where(np.isnan(values), most - least + 1.5, np.copysign(binades, values))
 
 
 # --- matrices --------------------------------------------------------------------------------------------------------
@@ -154,13 +172,16 @@ def _map(axes: Any, name: str, classes: Any, format_name: str) -> None:
     axes.imshow(
         found, cmap=colours, vmin=-0.5, vmax=len(CLASS) - 0.5, aspect="auto", interpolation="nearest", extent=extent
     )
-    count = int(np.count_nonzero(classes))
+    wrong = int(np.count_nonzero(classes))
     joined = "" if each == (1, 1) else f"; a point is {each[0]} × {each[1]}"
-    axes.set_title(f"{name} ({format_name}), {rows:,} × {columns:,}: {count:,} differ{joined}", loc="left", fontsize=10)
+    axes.set_title(f"{name} ({format_name}), {rows:,} × {columns:,}\n{wrong:,} differ{joined}", loc="left", fontsize=10)
     axes.set_xlabel("column")
     axes.set_ylabel("row" if classes.ndim <= 2 else "row (the first axes as one)")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(6, integer=True))
+    for axis, count in ((axes.xaxis, columns), (axes.yaxis, rows)):
+        if count <= FEW:
+            axis.set_ticks(range(count))
+        else:
+            axis.set_major_locator(MaxNLocator(6, integer=True))
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
 

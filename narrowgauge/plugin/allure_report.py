@@ -21,7 +21,7 @@ JUDGED: pytest.StashKey[Judged] = pytest.StashKey()
 #: bytes of a file of codes; a larger one is not attached
 LARGEST = 256 * 1024
 #: pictures of one process: a kernel that is wrong everywhere would else cost a night
-MOST = 200
+MOST = 100
 _drawn = itertools.count(1)
 
 
