@@ -61,7 +61,7 @@ CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
     "devices", "test", "run", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr",
-    "kv", "audit", "lint", "explain", "golden", "bench",
+    "kv", "audit", "lint", "explain", "golden", "bench", "report",
 )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def attach(item: pytest.Item, judged: Judged) -> None:
     if judged.row.mismatches:
         allure.attach(mismatches.page(judged.row, left_out), name="mismatches", attachment_type=kinds.HTML)
     if judged.script:
-        allure.attach(judged.script, name="standalone script", attachment_type="text/x-python", extension="py")
+        allure.attach(judged.script, name="standalone script", attachment_type="text/plain", extension="py")
     if table is not None:
         allure.attach(table.csv(), name="differing elements", attachment_type=kinds.CSV)
     for name, content in files:

@@ -91,8 +91,8 @@ def said(judged: Judged) -> str:
 
 def described(row: Row) -> str:
     """What was claimed, on whose word, and how to judge it again, in Markdown."""
-    options = f"-k '{row.kernel} and {row.case}' --device {row.device}"
+    kernels = "" if row.own else " --kernels YOUR_FILE"
     return (
         f"claim `{row.claim}`, by {row.authority or 'the contract'}\n\n"
-        f"again: `narrowgauge test {options}`{'' if row.own else ' --kernels YOUR_FILE'}"
+        f"again: `narrowgauge test{kernels} -k '{row.kernel} and {row.case}' --device {row.device}`"
     )
