@@ -61,8 +61,9 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "run", "gate", "compare", "inputs", "judge", "identify", "probe", "instructions", "sweep",
-    "cast", "diff", "sqnr", "kv", "audit", "lint", "explain", "golden", "bench",
+    "devices", "test", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr", "kv",
+    "audit", "lint", "explain", "golden", "bench",
+    "run", "gate", "report", "compare",
 )  # fmt: skip
 
 
