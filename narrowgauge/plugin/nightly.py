@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     try:
         if len(by_id) < len(items):
             raise BadInput("two tests have one id: a lane runs the suite alone, no files of others")
-        cells = assign([_cell(i, item) for i, item in by_id.items()], lane, shards)
+        cells = assign([cell_of(i, item) for i, item in by_id.items()], lane, shards)
     except NarrowgaugeError as error:
         raise pytest.UsageError(str(error)) from None
     plan = Plan(lane, target, option.narrowgauge_depth, shards, cells)
@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [by_id[cell.id] for cell in cells if cell.shard == shard]
 
 
-def _cell(nodeid: str, item: pytest.Item) -> Cell:
+def cell_of(nodeid: str, item: pytest.Item) -> Cell:
     """A planned test, not yet given to a shard."""
     call = getattr(item, "callspec", None)
     params = {} if call is None else call.params
