@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -67,6 +68,13 @@ def kernels(folder: Path, *more: str) -> str:
     path = folder / "kernels_of_a_run.py"
     path.write_text(KERNELS + "".join(MORE[name] for name in more))
     return f"--kernels={path}"
+
+
+def without_torch(folder: Path) -> str:
+    """A value of PYTHONPATH under which torch cannot be imported: kernels of numpy need none, and it takes long."""
+    (folder / "hidden").mkdir(exist_ok=True)
+    (folder / "hidden" / "torch.py").write_text("raise ImportError('hidden')\n")
+    return os.pathsep.join(filter(None, (str(folder / "hidden"), os.environ.get("PYTHONPATH"))))
 
 
 def lanes_file(folder: Path, lane: Lane = LANE) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from narrowgauge.ci.records import read_shard
-from narrowgauge.suites.meta.break_sets import PLUGIN, holds, kernels, lane_run, lanes_file
+from narrowgauge.suites.lane_run import LEFT
+from narrowgauge.suites.meta.break_sets import PLUGIN, holds, kernels, lane_run, lanes_file, without_torch
 from narrowgauge.suites.meta.breaking import BREAK, OUT
 from narrowgauge.suites.meta.marks import needs_torch
 
@@ -23,9 +25,18 @@ CELL = "narrowgauge/suites/casts/test_casts.py::test_cell[float32-float8_e4m3fn-
 PROGRAM = """
 import sys
 from pathlib import Path
+from narrowgauge.suites.lane_run import LEFT
 from narrowgauge.suites.meta.break_sets import lane_run
-lane_run(Path(sys.argv[1]), *sys.argv[2:]).judge(quiet=True)
+ran = lane_run(Path(sys.argv[1]), *sys.argv[2:])
+ran.judge(quiet=True)
+sys.exit(ran.exit_code)
 """
+
+
+@pytest.fixture(autouse=True)
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", without_torch(tmp_path))
+    monkeypatch.setenv("NARROWGAUGE_COMMIT", "c" * 40)
 
 
 def test_what_breaks_a_worker_costs_one_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,19 +138,36 @@ def ended(command: list[str], folder: Path, number: signal.Signals) -> int:
 
 
 @pytest.mark.skipif(not LINUX, reason="no /proc: who is left cannot be seen")
-@needs_torch
 def test_a_job_that_is_cancelled(tmp_path: Path) -> None:
-    """The whole command, with its preflight."""
-    out, plugged = tmp_path / "out", kernels(tmp_path, "hangs")
-    command = [sys.executable, "-m", "narrowgauge", "run", "--lane=cpu", f"--lanes={lanes_file(tmp_path)}"]
-    code = ended([*command, f"--out={out}", *PLUGIN, plugged], tmp_path, signal.SIGTERM)
-    holds("SIGTERM", code, out)
-    shard = read_shard(out)
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "out"), kernels(tmp_path, "hangs")]
+    holds("SIGTERM", ended(command, tmp_path, signal.SIGTERM), tmp_path / "out")
+    shard = read_shard(tmp_path / "out")
     assert shard.run is not None
     assert shard.run.reason == "ended by SIGTERM"
-    assert {check.name: check.ok for check in shard.run.preflight}["smoke kernel on host"]
     assert shard.unended == [CELL.format("hangs")]
     assert shard.problems == []
+
+
+@needs_torch
+def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the preflight to the gate, with nothing wrong."""
+    monkeypatch.undo()
+    command = [sys.executable, "-m", "narrowgauge", "run", "--lane=cpu", f"--lanes={lanes_file(tmp_path)}", "--json"]
+    done = subprocess.run(
+        [*command, f"--out={tmp_path / 'out'}", *PLUGIN, kernels(tmp_path)], capture_output=True, check=False, text=True
+    )
+    holds("nothing", done.returncode, tmp_path / "out")
+    shard = read_shard(tmp_path / "out")
+    assert shard.run is not None
+    assert json.loads(done.stdout) == json.loads((tmp_path / "out" / "run.json").read_text())
+    assert [check.name for check in shard.run.preflight] == [
+        "room on the disk",
+        "golden vectors",
+        "smoke kernel on host",
+    ]
+    assert shard.run.state == "finished"
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= set(LEFT) - {"allure-results"}
+    assert [row.result for row in shard.rows.values()] == ["passed"]
 
 
 @pytest.mark.skipif(not LINUX, reason="no /proc: who is left cannot be seen")

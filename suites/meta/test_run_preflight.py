@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,30 +14,33 @@ from narrowgauge import command
 from narrowgauge.ci.lanes import Lane, lane_named
 from narrowgauge.ci.records import JOURNAL, PLAN, RunRecord
 from narrowgauge.contracts.errors import Infrastructure
-from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.devices.device import Device
 from narrowgauge.suites import lane_run, preflight
 from narrowgauge.suites.lane_run import LaneRun
-from narrowgauge.suites.meta.break_sets import LANE, holds
+from narrowgauge.suites.meta.break_sets import LANE, holds, without_torch
 from narrowgauge.suites.meta.marks import needs_torch
 from narrowgauge.suites.run import _shared_out
 
-pytestmark = [pytest.mark.meta, needs_torch]
+pytestmark = pytest.mark.meta
 
 CUDA, HIP = {"version": "2.13.0", "cuda": "12.8", "hip": None}, {"version": "2.13.0", "cuda": None, "hip": "7.2"}
 BOTH = {"version": "2.13.0", "cuda": None, "hip": None}
-WRONG = """
+Machine = Callable[[Sequence[str], dict[str, Any] | None], None]
+#: a smoke kernel that needs no torch
+SMOKE = """
 from narrowgauge import kernel, Cast
 
 @kernel(Cast(policy="ieee"), formats=["float32"], sources=["int8"], backend="numpy")
-def wrong(x, format):
+def smoke(x, format):
     {body}
 """
+RIGHT = "return x.astype('float32')"
+FACTS = {"python": "3.12", "versions": {"torch": "2.13.0"}, "gpus": [{"driver": "570.1"}]}
 
 
 def run_of(lane: Lane, target: str, out: Path) -> LaneRun:
     out.mkdir(parents=True, exist_ok=True)
-    return LaneRun(lane, target, 1, lane.shards, out, "smoke", lane.workers)
+    return LaneRun(lane, target, 1, 1, out, "smoke", lane.workers)
 
 
 def failed(record: RunRecord) -> list[str]:
@@ -45,24 +48,34 @@ def failed(record: RunRecord) -> list[str]:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes this machine one with these GPUs, whose torch is this build; all its kernels run on the CPU."""
+def smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts another smoke kernel in the place of ours, and spares a child that imports torch."""
     describe = Device.describe
+    monkeypatch.setenv("PYTHONPATH", without_torch(tmp_path))
 
-    def on_the_cpu(self: Device, origin: str) -> list[Plugged]:
-        return describe(self, f"{preflight.SMOKE}torch")
-
-    def so(targets: Sequence[str], torch: dict[str, Any] | None, vendor: str = "cuda") -> None:
-        found = tuple(Device(f"{vendor}:{n}", target, "executed", note="GPU") for n, target in enumerate(targets))
-        facts = {"python": "3.12", "versions": {"torch": "2.13.0"}, "gpus": [{"driver": "570.1"}], "torch": torch}
-        monkeypatch.setattr(preflight, "gpus", lambda: found)
-        monkeypatch.setattr(Device, "facts", lambda self: facts)
-        monkeypatch.setattr(Device, "describe", on_the_cpu)
+    def so(body: str) -> None:
+        path = tmp_path / "smoke.py"
+        path.write_text(SMOKE.format(body=body))
+        monkeypatch.setattr(Device, "describe", lambda self, origin: describe(self, str(path)))
+        monkeypatch.setattr(Device, "facts", lambda self: {**FACTS, "torch": BOTH})
 
     return so
 
 
-def test_equal_gpus_of_the_lane_are_fit(machine: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def machine(smoke: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Makes this machine one with these GPUs, whose torch is this build; all its kernels run on the CPU."""
+
+    def so(targets: Sequence[str], torch: dict[str, Any] | None) -> None:
+        smoke(RIGHT)
+        found = tuple(Device(f"cuda:{n}", target, "executed", note="GPU") for n, target in enumerate(targets))
+        monkeypatch.setattr(preflight, "gpus", lambda: found)
+        monkeypatch.setattr(Device, "facts", lambda self: {**FACTS, "torch": torch})
+
+    return so
+
+
+def test_equal_gpus_of_the_lane_are_fit(machine: Machine, tmp_path: Path) -> None:
     machine(["sm_90", "sm_90"], CUDA)
     run = run_of(lane_named("cuda"), "sm_90", tmp_path / "out")
     record = run.preflight()
@@ -84,7 +97,7 @@ def test_equal_gpus_of_the_lane_are_fit(machine: Any, tmp_path: Path) -> None:
     ],
 )
 def test_another_machine_is_not(
-    machine: Any,
+    machine: Machine,
     tmp_path: Path,
     lane: str,
     target: str,
@@ -93,14 +106,19 @@ def test_another_machine_is_not(
     wrong: list[str],
 ) -> None:
     machine(seen, torch)
-    run = run_of(lane_named(lane), target, tmp_path / "out")
+    one = replace(lane_named(lane), shards=1)
+    run = run_of(one, target, tmp_path / "out")
     record = run.preflight()
     assert failed(record) == wrong
     assert f"the machine is not fit: {wrong[0]}: " in record.reason
-    holds("unfit", run.exit_code, tmp_path / "out", lane=lane_named(lane), expect=f"{lane}/{target}")
+    holds("unfit", run.exit_code, tmp_path / "out", lane=one, expect=f"{lane}/{target}")
 
 
-def test_a_gpu_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_does_not_answer(
+    tmp_path: Path, smoke: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smoke(RIGHT)
+
     def gone() -> None:
         raise Infrastructure("device discovery does not start: crashed, signal SIGSEGV")
 
@@ -110,6 +128,7 @@ def test_a_gpu_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert record.state == "infra"
 
 
+@needs_torch
 def test_the_command_judges_nothing_on_such_a_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,10 +149,8 @@ def test_the_command_judges_nothing_on_such_a_machine(
         ("raise RuntimeError('no driver')", "no driver"),
     ],
 )
-def test_a_smoke_kernel_that_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, words: str) -> None:
-    path, describe = tmp_path / "smoke.py", Device.describe
-    path.write_text(WRONG.format(body=body))
-    monkeypatch.setattr(Device, "describe", lambda self, origin: describe(self, str(path)))
+def test_a_smoke_kernel_that_is_wrong(tmp_path: Path, smoke: Callable[[str], None], body: str, words: str) -> None:
+    smoke(body)
     run = run_of(LANE, "cpu", tmp_path / "out")
     record = run.preflight()
     assert failed(record) == ["smoke kernel on host"]
@@ -141,7 +158,10 @@ def test_a_smoke_kernel_that_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     holds("unfit", run.exit_code, tmp_path / "out")
 
 
-def test_what_else_makes_a_machine_unfit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_what_else_makes_a_machine_unfit(
+    tmp_path: Path, smoke: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    smoke(RIGHT)
     next(folder.glob("*.safetensors")).unlink()
     monkeypatch.setattr(preflight, "VECTORS", folder)
     monkeypatch.setattr(preflight, "ROOM", shutil.disk_usage(tmp_path).total + 1)
