@@ -64,7 +64,6 @@ def test_what_breaks_a_worker_costs_one_test(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("name", "done", "words"),
     [
-        ("controller", "the controller is killed", "1 planned tests never ended"),
         ("exit 0", "exit 0 in the middle", "pytest ended with 0"),
         ("journal full", "the journal does not fit", "1 planned tests never ended"),
         ("ledger full", "the ledger does not fit", "pytest ended with 1, its results say 0: 0 tests failed"),

@@ -88,6 +88,20 @@ def test_tests_that_never_began_or_ended_are_told(tmp_path: Path, code: int) -> 
     assert (run.exit_code, gate(tmp_path / "out")) == (3, (3, {"stopped"}, set()))
 
 
+def test_pytest_is_killed(tmp_path: Path) -> None:
+    files = Files(verdicts={IDS[0]: "passed", IDS[1]: None}, after="kill -KILL $$")
+    run = stubbed(tmp_path / "out", files)
+    assert run.judge(quiet=True).reason.endswith(f"running were {IDS[1]}; pytest ended with -9")
+    holds("controller", run.exit_code, tmp_path / "out")
+
+
+def test_a_test_that_runs_twice(tmp_path: Path) -> None:
+    """As a plugin would have it that reruns what failed: the journal has both."""
+    run = stubbed(tmp_path / "out", Files(tail="".join(Files().lines()[:2])))
+    assert run.judge(quiet=True).reason == f"1 tests ran twice, first {IDS[0]}: nothing may rerun them"
+    holds("twice", run.exit_code, tmp_path / "out")
+
+
 def test_no_test_at_all(tmp_path: Path) -> None:
     holds(
         "nothing selected",
