@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -132,12 +133,18 @@ def rules_of(family: Family) -> list[str]:
 def family_of(claim: Claim) -> Family | None:
     """The family whose vectors hold for a claim, if there is one: the same choices, under whatever name."""
     choices = _choices(claim)
+    stored = _stored_claims().get((claim.operation, claim.source, claim.format), [])
+    return next((family for family, one in stored if _choices(one) == choices), None)
+
+
+@cache
+def _stored_claims() -> dict[tuple[str, str, str], list[tuple[Family, Claim]]]:
+    """The claims for which vectors are stored, by operation and formats; a plan asks for thousands."""
+    found: dict[tuple[str, str, str], list[tuple[Family, Claim]]] = {}
     for family in families():
-        for stored in family.claims:
-            formats = (stored.operation, stored.source, stored.format)
-            if formats == (claim.operation, claim.source, claim.format) and _choices(stored) == choices:
-                return family
-    return None
+        for claim in family.claims:
+            found.setdefault((claim.operation, claim.source, claim.format), []).append((family, claim))
+    return found
 
 
 def _choices(claim: Claim) -> tuple[object, ...]:

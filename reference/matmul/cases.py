@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import lcm
 
 import numpy as np
@@ -56,16 +56,17 @@ def call(shape: Shape) -> Callable[[Claim], Coded]:
 
 def suits(shape: Shape) -> Callable[[Claim], bool]:
     """Whether a claim can have such a call."""
+    return lambda claim: _suits(multiplying_of(claim), shape)
 
-    def suited(claim: Claim) -> bool:
-        multiplying = multiplying_of(claim)
-        try:
-            to_memory(multiplying.product, call_of(multiplying, shape))
-        except BadInput:
-            return False
-        return True
 
-    return suited
+@cache
+def _suits(multiplying: Multiplying, shape: Shape) -> bool:
+    """The same of a product: a plan asks again for each kernel and device."""
+    try:
+        to_memory(multiplying.product, call_of(multiplying, shape))
+    except BadInput:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)
