@@ -48,6 +48,7 @@ start here:
                                             judge any program, in any language, on any machine, from files
   narrowgauge judge --stream cast/ocp_saturate/float32/float8_e4m3fn -- ./your_program
                                             or by pipes
+  narrowgauge compare results/*             where NVIDIA, AMD, emulated targets and nights part, and why
   narrowgauge explain "!!!!"                from a symptom to its causes; also a format, a policy, a recipe, a fault
 
 exit codes: 0 all well, 1 something is wrong (NOT READY), 3 the machine or installation failed, 4 bad input,
@@ -60,8 +61,9 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "run", "gate", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr",
-    "kv", "audit", "lint", "explain", "golden", "bench",
+    "devices", "test", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr", "kv",
+    "audit", "lint", "explain", "golden", "bench",
+    "run", "gate", "report", "compare",
 )  # fmt: skip
 
 

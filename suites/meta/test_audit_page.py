@@ -25,7 +25,8 @@ from narrowgauge.checkpoints.ranges import SHOWN, Range, held_by, layer_of
 from narrowgauge.checkpoints.report import Found, Report
 from narrowgauge.command import audit as audit_command
 from narrowgauge.command import audit_pictures
-from narrowgauge.command.audit_page import PAGE, TEMPLATES, page
+from narrowgauge.command.audit_page import PAGE, page
+from narrowgauge.command.pages import TEMPLATES
 from narrowgauge.suites.meta import audit_pages
 from narrowgauge.suites.meta.command_sets import ends, refused
 from narrowgauge.suites.meta.small_bytes import E2M1, bf16, write_safetensors
