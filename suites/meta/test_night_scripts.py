@@ -54,7 +54,10 @@ exec {sys.executable} -m narrowgauge "$@"
 """
 AGENT = """#!/bin/bash
 echo "$*" >>"$LOG/agent"
-case $1 in annotate) cat >"$LOG/annotation" ;; esac
+case $1 in
+annotate) cat >"$LOG/annotation" ;;
+artifact) cp "$LOG"/artifacts/* . ;;
+esac
 """
 
 
@@ -365,6 +368,13 @@ def test_of_three_shards_one_is_lost_and_the_gate_says_which(sandbox: Sandbox) -
     for k in (1, 3):
         given = {"ARCH": "sm_90", "BUILDKITE_PARALLEL_JOB": str(k - 1), "BUILDKITE_PARALLEL_JOB_COUNT": "3"}
         assert sandbox.run(f"bash ci/shard.sh bash -c 'cp -R night/sm_90-{k} $OUT'", given)[0] == 0
+    kept = sandbox.folder / "log" / "artifacts"
+    kept.mkdir()
+    for file in sandbox.folder.glob("results-*.tgz"):
+        file.rename(kept / file.name)
+    # Of an earlier night, in a checkout that nobody cleaned.
+    files_of("cuda/sm_90", 2, 3).write(sandbox.folder / "results" / "sm_90-2")
+    (sandbox.folder / "results-sm_90-2.tgz").write_bytes((kept / "results-sm_90-1.tgz").read_bytes())
     code, said = sandbox.run(interpolated(pipeline["steps"][-1]["command"], {}), {**LABELS, "BUILDKITE": "true"})
     assert code == 3
     assert "cuda/sm_90 2/3" in said
