@@ -12,6 +12,7 @@ from narrowgauge import command
 SUBCOMMANDS = (
     "devices",
     "test",
+    "compare",
     "inputs",
     "judge",
     "identify",

@@ -9,7 +9,7 @@ import datetime
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from narrowgauge.ci.history import History
 from narrowgauge.ci.lanes import load
 from narrowgauge.ci.ledger import Row
 from narrowgauge.ci.quarantine import Quarantine
-from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, RUN, Cell, Plan, RunRecord, read_shard
+from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, RUN, Cell, Plan, RunRecord, Shard, read_shard
 from narrowgauge.ci.waivers import Waiver
 
 LANES = load()
@@ -38,7 +38,7 @@ QUARANTINE = Quarantine(
 
 @dataclass
 class Files:
-    """What one shard leaves. Events are changed in place; ``seal`` is whether run.json has the sums of what is there."""
+    """What one shard leaves. Events are changed in place; ``seal``: whether run.json has the sums of what is there."""
 
     run: RunRecord
     plan: Plan | None
@@ -67,18 +67,33 @@ class Files:
         self.end(nodeid, "failed", "failed", **(told | row))
         self.run = replace(self.run, exit_code=1)
 
-    def write(self, directory: Path) -> Path:
-        directory.mkdir(parents=True)
-        texts = {LEDGER: "{}\n", JOURNAL: "".join(json.dumps(e) + "\n" for e in self.events)}
+    @property
+    def texts(self) -> dict[str, str]:
+        """The files, by name."""
+        found = {LEDGER: "{}\n", JOURNAL: "".join(json.dumps(e) + "\n" for e in self.events)}
         if self.plan is not None:
-            texts[PLAN] = json.dumps(self.plan.to_json())
-        for name, text in texts.items():
-            (directory / name).write_text(text)
+            found[PLAN] = json.dumps(self.plan.to_json())
         run = self.run
         if self.seal:
-            run = replace(run, files={n: hashlib.sha256(t.encode()).hexdigest() for n, t in texts.items()})
-        (directory / RUN).write_text(json.dumps(run.to_json()))
+            run = replace(run, files={n: hashlib.sha256(t.encode()).hexdigest() for n, t in found.items()})
+        return {**found, RUN: json.dumps(run.to_json())}
+
+    def write(self, directory: Path) -> Path:
+        directory.mkdir(parents=True)
+        for name, text in self.texts.items():
+            (directory / name).write_text(text)
         return directory
+
+    def read(self, directory: Path) -> Shard:
+        """What is read of it. Files of the same texts are written and read once: most shards are clean ones."""
+        key = tuple(self.texts.items())
+        if key not in READ:
+            READ[key] = read_shard(self.write(directory))
+        return replace(READ[key], directory=directory, problems=[*READ[key].problems])
+
+
+#: shards that were read, by the texts of their files
+READ: dict[tuple[tuple[str, str], ...], Shard] = {}
 
 
 @dataclass
@@ -86,23 +101,32 @@ class Case:
     """A night before it is judged, and what it is judged by. Everything may be changed."""
 
     shards: dict[str, Files]
-    expects: list[Expect] = field(default_factory=lambda: [Expect(*p.split("/"), n) for p, n in PLACES.items()])
+    expects: list[Expect] = field(default_factory=lambda: [Expect.parse(f"{p}x{n}", LANES) for p, n in PLACES.items()])
     waivers: list[Waiver] = field(default_factory=lambda: [WAIVER])
     quarantine: list[Quarantine] = field(default_factory=list)
     history: History | None = None
     today: datetime.date = DAY
     accept: bool = False
     remembers: bool = False
-    spoil: Callable[[Path], None] = lambda folder: None  #: done to the files once they are written
+    spoil: Callable[[Path], None] | None = None  #: done to the files once they are written
 
     def judge(self, folder: Path) -> Report:
-        directories = [files.write(folder / name.replace("/", "-")) for name, files in sorted(self.shards.items())]
-        self.spoil(folder)
-        shards = [read_shard(directory) for directory in directories if directory.exists()]
-        rules = Rules(
+        return gate(self.read(folder), self.rules, self.history, self.today)
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(
             LANES, tuple(self.expects), tuple(self.waivers), tuple(self.quarantine), self.remembers, self.accept
         )
-        return gate(shards, rules, self.history, self.today)
+
+    def read(self, folder: Path) -> list[Shard]:
+        named = [(folder / name.replace("/", "-"), files) for name, files in sorted(self.shards.items())]
+        if self.spoil is None:
+            return [files.read(directory) for directory, files in named]
+        for directory, files in named:
+            files.write(directory)
+        self.spoil(folder)
+        return [read_shard(directory) for directory, _ in named]
 
 
 def cells_of(lane: str, shards: int) -> tuple[Cell, ...]:
@@ -124,10 +148,8 @@ def cells_of(lane: str, shards: int) -> tuple[Cell, ...]:
 
 def row_of(cell: Cell) -> dict[str, Any]:
     """The row of a test that passed."""
-    same = asdict(cell)
-    del same["shard"], same["markers"]
-    how = {"device": cell.target, "how": "executed", "backend": "torch", "distribution": {}}
-    return Row(**same, **how, result="passed", elements=100).to_json()
+    same = {name: value for name, value in vars(cell).items() if name not in ("shard", "markers")}
+    return Row(**same, device=cell.target, how="executed", backend="torch", result="passed", elements=100).to_json()
 
 
 def files_of(place: str, shard: int, shards: int, day: datetime.date = DAY, commit: str = "c" * 40) -> Files:
@@ -167,3 +189,12 @@ def waived(files: Files) -> None:
 
 def waived_id(files: Files) -> str:
     return next(i for i in files.ids if "matmul_0" in i)
+
+
+def red(report: Report) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.where) for finding in report.red]
+
+
+def said(report: Report, kind: str) -> str:
+    (found,) = [finding.said for finding in report.findings if finding.kind == kind]
+    return found
