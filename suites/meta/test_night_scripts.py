@@ -192,9 +192,11 @@ def test_a_container_sees_the_gpus_and_runs_the_shard(lane: lanes.Lane, sandbox:
     assert sandbox.docker("rm") == ["--force", "container-1"]
 
 
-def test_another_image_can_be_judged(sandbox: Sandbox) -> None:
-    sandbox.run("bash ci/containers/rocm.sh", {"ARCH": "gfx942", "OUT": "out", "IMAGE": "mine:1.0"})
+def test_another_image_and_another_program_can_be_run(sandbox: Sandbox) -> None:
+    given = {"ARCH": "gfx942", "OUT": "out", "IMAGE": "mine:1.0", "COMMAND": "python -m mine"}
+    sandbox.run("bash ci/containers/rocm.sh", given)
     assert "IMAGE=mine:1.0" in sandbox.docker("build")
+    assert sandbox.docker("create")[-5:] == ["python", "-m", "mine", "--out", "/results"]
 
 
 def test_a_container_is_given_no_secrets_and_no_variable_that_is_not_set(sandbox: Sandbox) -> None:
@@ -372,9 +374,10 @@ def test_of_three_shards_one_is_lost_and_the_gate_says_which(sandbox: Sandbox) -
     kept.mkdir()
     for file in sandbox.folder.glob("results-*.tgz"):
         file.rename(kept / file.name)
-    # Of an earlier night, in a checkout that nobody cleaned.
-    files_of("cuda/sm_90", 2, 3).write(sandbox.folder / "results" / "sm_90-2")
-    (sandbox.folder / "results-sm_90-2.tgz").write_bytes((kept / "results-sm_90-1.tgz").read_bytes())
+    # Of an earlier night, in a checkout that nobody cleaned: the shard that is lost now.
+    stale = files_of("cuda/sm_90", 2, 3).write(sandbox.folder / "results" / "sm_90-2")
+    with tarfile.open(sandbox.folder / "results-sm_90-2.tgz", "w:gz") as file:
+        file.add(stale, "sm_90-2")
     code, said = sandbox.run(interpolated(pipeline["steps"][-1]["command"], {}), {**LABELS, "BUILDKITE": "true"})
     assert code == 3
     assert "cuda/sm_90 2/3" in said
