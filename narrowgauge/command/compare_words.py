@@ -60,7 +60,7 @@ def told(findings: Iterable[Finding]) -> list[Told]:
     for finding in findings:
         explained = why(finding)
         key = (finding.section, finding.kind, finding.classes, finding.words, tuple(explained))
-        one = groups.setdefault(key, Told(*key[:4], explained))  # type: ignore[arg-type]
+        one = groups.setdefault(key, Told(*key[:4], explained))
         one.places.append(_place(finding))
         if finding.kernel not in one.kernels:
             one.kernels.append(finding.kernel)

@@ -89,7 +89,7 @@ def test_a_cut_journal_is_a_note(tmp_path: Path, capsys: Capture) -> None:
 def test_a_test_that_ended_without_a_verdict_is_not_executed_and_says_why(tmp_path: Path, capsys: Capture) -> None:
     rows = [row("sm_90", case=case) for case in ("a", "b", "c")]
     path = results(tmp_path / "1", rows, options=("-k", "k"))
-    ends = [{"event": "begin", "id": r.id, "worker": "main"} for r in rows]
+    ends: list[dict[str, object]] = [{"event": "begin", "id": r.id, "worker": "main"} for r in rows]
     ends.append({"event": "end", "id": rows[0].id, "outcome": "error", "seconds": 1, "row": None, "message": "no GPU"})
     ends.append({"event": "end", "id": rows[1].id, "outcome": "passed", "seconds": 1, "row": rows[1].to_json()})
     (path / records.JOURNAL).write_text("".join(json.dumps(event) + "\n" for event in ends))
