@@ -6,7 +6,7 @@ From the claims alone: of a digest nobody can say more than that it differs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -132,7 +132,8 @@ def _rules_of(claim: Claim) -> list[Any]:
     if isinstance(contract, Quantize | Dequantize | Then):
         recipe = recipes.resolve(contract.recipe)
         codes = claim.source if isinstance(contract, Dequantize) else claim.format
-        return [recipe.destination(codes), recipe]
+        last = recipe.destination(codes)
+        return [recipe, replace(last, cast=""), policies.resolve(last.cast, codes)]
     if isinstance(contract, Matmul):
         return [multiplying_of(claim).product, multiplying_of(claim).accumulator]
     if isinstance(contract, OfCache):

@@ -125,7 +125,7 @@ def tally_words(tally: Tally | None) -> tuple[str, str]:
     if not tally.compared:
         return ", ".join(judged), ""
     if not tally.apart:
-        return ", ".join(judged), f"codes as {tally.with_label}"
+        return ", ".join(judged), f"codes of {tally.compared} as {tally.with_label}"
     nan = ""
     if tally.nan:
         nan = " (in NaN's bits alone)" if tally.nan == tally.apart else f" ({tally.nan} in NaN's bits alone)"

@@ -247,6 +247,10 @@ def test_claims_part_at_a_choice_or_a_step() -> None:
     group = [Claim.parse(f"quantize/vllm.fp8_native_group{r}/float32/{E4M3}") for r in ("", "_ue8m0")]
     second = "scale = amax, div bound, at_least_or_nan minimum"
     assert claims_apart(*group) == f"step 2: {second} and {second}, exp2_ceil_log2"
+    last = [Claim.parse(f"quantize/microxcaling.mx_{r}/float32/{E4M3}") for r in ("nearest", "even")]
+    assert (
+        claims_apart(*last) == "rounding: nearest_away and nearest_even"
+    )  # its round="nearest" is half away from zero
     packed = [Claim.parse(f"quantize/ocp.mxfp4@codes:{w}/float32/float4_e2m1fn") for w in PACKED]
     assert claims_apart(*packed) == f"layouts: (('codes', '{PACKED[0]}'),) and (('codes', '{PACKED[1]}'),)"
     observed = Claim.parse(f"cast/?/float32/{E4M3}")
