@@ -25,10 +25,8 @@ for file in results-*.tgz; do
   # What comes out of a damaged file is cut, and the gate says so.
   tar -xzf "$file" -C results || echo "$file is damaged"
 done
-shards=(results/*/)
-
 code=0
-"${narrowgauge[@]}" gate "${shards[@]}" "${expect[@]}" \
+"${narrowgauge[@]}" gate results "${expect[@]}" \
   --history "$HISTORY/nights.json.gz" --summary summary.md || code=$?
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f summary.md ]; then
   cat summary.md >>"$GITHUB_STEP_SUMMARY"
@@ -40,6 +38,7 @@ if [ -n "${BUILDKITE:-}" ] && [ -f summary.md ]; then
 fi
 
 made=0
+shards=(results/*/)
 if [ "${#shards[@]}" -gt 0 ]; then
   "${narrowgauge[@]}" report "${shards[@]}" --out site --history "$HISTORY/allure.jsonl" || made=$?
 fi

@@ -60,6 +60,7 @@ class Row:
     waiver: str = ""
     portrait: dict[str, str] = field(default_factory=dict)
     distribution: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

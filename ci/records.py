@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,6 +80,8 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
+        if lost := {f.name for f in fields(cls)} - data.keys():  # a record is written with all of them
+            raise KeyError(f"{', '.join(sorted(lost))} missing")
         fixed = {name: value for name, value in data.items() if name != "schema"}
         fixed["preflight"] = tuple(Check(**c) for c in data.get("preflight", ()))
         fixed["gpus"], fixed["options"] = (tuple(data.get(name, ())) for name in ("gpus", "options"))
@@ -128,7 +130,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         names = {"lane": self.lane, "target": self.target, "depth": self.depth, "shards": self.shards}
-        return {"schema": PLAN_SCHEMA, **names, "cells": [asdict(c) for c in sorted(self.cells, key=lambda c: c.id)]}
+        return {"schema": PLAN_SCHEMA, **names, "cells": [dict(vars(c)) for c in sorted(self.cells, key=lambda c: c.id)]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:

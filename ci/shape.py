@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Hashable
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
-@functools.cache
-def _hints(kind: Hashable) -> dict[str, Any]:
+def _looked_up(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(cast(Any, kind))}
+    return {f.name: hints[f.name] for f in fields(kind)}
+
+
+#: types of the fields of a dataclass; looked up once
+_hints: Callable[[Any], dict[str, Any]] = functools.cache(_looked_up)
 
 
 def misfits(value: Any) -> list[str]:

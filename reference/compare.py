@@ -16,7 +16,7 @@ from narrowgauge.reference.interval import Expected, Interval
 
 Mask = npt.NDArray[np.bool_]
 #: classes by number: 0 is "no difference", then the order of DIFFERENCES
-_CLASS = {name: number for number, name in enumerate(("same", *DIFFERENCES))}
+CLASS = {name: number for number, name in enumerate(("same", *DIFFERENCES))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +28,10 @@ class Difference:
     @property
     def counts(self) -> dict[str, int]:
         """How many elements differ, by class; classes without one are left out."""
-        total = sum((np.bincount(c.ravel(), minlength=len(_CLASS)) for c in self.classes.values()), np.zeros(1, int))
+        total = sum((np.bincount(c.ravel(), minlength=len(CLASS)) for c in self.classes.values()), np.zeros(1, int))
         return {
             name: int(total[number])
-            for name, number in _CLASS.items()
+            for name, number in CLASS.items()
             if number and total.size > number and total[number]
         }
 
@@ -45,7 +45,7 @@ class Difference:
 
     def count(self, output: str, kind: str) -> int:
         """How many elements of an output differ in that way."""
-        return int(np.count_nonzero(self.classes[output] == _CLASS[kind]))
+        return int(np.count_nonzero(self.classes[output] == CLASS[kind]))
 
     def kind(self, output: str, index: tuple[int, ...]) -> str:
         """The class of one element."""
@@ -67,17 +67,17 @@ def _classes(got: Coded, want: Interval, output: str) -> npt.NDArray[np.uint8]:
         return result
     where = np.nonzero(differs)
     g, low, high = (decode_values(Coded(c.format, c.data[where])) for c in (codes, want.low, want.high))
-    kind = np.full(g.shape, _CLASS["scale" if output.endswith("scale") else "value"], np.uint8)
-    kind[np.isinf(g) | np.isinf(low)] = _CLASS["infinity"]
-    kind[np.isnan(g) | np.isnan(low)] = _CLASS["nan"]
+    kind = np.full(g.shape, CLASS["scale" if output.endswith("scale") else "value"], np.uint8)
+    kind[np.isinf(g) | np.isinf(low)] = CLASS["infinity"]
+    kind[np.isnan(g) | np.isnan(low)] = CLASS["nan"]
     kind[np.isnan(g) & np.isnan(low)] = 0  # NaN is compared as a class: sign and payload are free
     inside = (low <= g) & (g <= high)
     # Overflow to NaN at one end: NaN itself, or what lies from the other end outward.
     inside |= (np.isnan(high) & ~np.isnan(low)) & (np.isnan(g) | (g >= low))
     inside |= (np.isnan(low) & ~np.isnan(high)) & (np.isnan(g) | (g <= high))
     one_zero = (g == 0) & (low == high) & (np.signbit(low) == np.signbit(high))
-    kind[inside] = np.where(one_zero[inside], _CLASS["zero_sign"], 0)
-    kind[strange[where]] = _CLASS["not_a_code"]
+    kind[inside] = np.where(one_zero[inside], CLASS["zero_sign"], 0)
+    kind[strange[where]] = CLASS["not_a_code"]
     result[where] = kind
     return result
 

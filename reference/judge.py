@@ -22,6 +22,7 @@ from narrowgauge.reference.choices import choices_of, mistaken
 from narrowgauge.reference.compare import compare
 from narrowgauge.reference.convert.memory import check_packed
 from narrowgauge.reference.diagnosis import explain
+from narrowgauge.reference.distance import figures
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.form import form_of, observed_form
 from narrowgauge.reference.identify import Seen, rules_apart, their_names
@@ -88,7 +89,8 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected, e
     elements = sum(interval.low.data.size for interval in want.values())
     difference = compare(got, want)
     if difference.total == 0:
-        return Verdict("passed", str(claim), standing.authority, elements, digest=digest(dict(got)))
+        verdict = Verdict("passed", str(claim), standing.authority, elements, digest=digest(dict(got)))
+        return replace(verdict, figures=figures(got, want, difference)) if explained else verdict
     explanations = explain(claim, x, got, difference) if explained else ()
     told = not explained or claim.operation != Cast.operation or (bool(explanations) and explanations[0].complete)
     return Verdict(
@@ -102,6 +104,7 @@ def _hold_to(claim: Claim, x: Coded, got: Mapping[str, Coded], want: Expected, e
         breaks=standing.breaks,
         reason="" if told else _other_choices(claim, x, got["codes"]),
         digest=digest(dict(got)),
+        figures=figures(got, want, difference) if explained else {},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import zip_longest
 
 from narrowgauge.contracts.verdict import Explanation, OpenAnswers, Verdict
@@ -9,6 +10,8 @@ from narrowgauge.reference.faults.registry import fault_named
 
 #: how many faults of an indistinguishable set are spelled out
 SPELLED_OUT = 4
+#: what stands before the script
+SCRIPT = "see it without narrowgauge:"
 
 
 def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
@@ -19,13 +22,19 @@ def failure_message(verdict: Verdict, subject: str, script: str = "") -> str:
         parts.append(f"emulated with models: {', '.join(verdict.models)}")
     parts += verdict.notes
     if script:
-        parts.append("see it without narrowgauge:\n" + "\n".join(f"    {line}" for line in script.splitlines()))
+        parts.append(f"{SCRIPT}\n" + "\n".join(f"    {line}" for line in script.splitlines()))
     return "\n".join(part for part in parts if part)
 
 
 def findings(verdict: Verdict, subject: str) -> list[str]:
     """The lines that say what is wrong and which mistake it was, without counts and elements."""
     return [_headline(verdict, subject), *_reasons(verdict), _breaks(verdict)]
+
+
+def code_in(message: str) -> str:
+    """The word in brackets with which a message begins; "" where it begins with none."""
+    found = re.match(r"\[([A-Z0-9-]+)\]", message)
+    return found[1] if found else ""
 
 
 def code_of(verdict: Verdict) -> str:

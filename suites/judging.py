@@ -24,13 +24,15 @@ from narrowgauge.suites.scripts import standalone
 
 @dataclass(frozen=True)
 class Judged:
-    """A ledger row with what goes beside it: the message, the script, and the codes that went in and came out."""
+    """A ledger row with what goes beside it: the message, the script, and the codes that went in, came out, and should
+    have come out where some did not."""
 
     row: Row
     message: str = ""
     script: str = ""
     x: Coded | None = None
     outputs: dict[str, Coded] | None = None
+    want: Expected | None = None
 
 
 def run_cell(
@@ -93,13 +95,13 @@ def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome,
         row = replace(row, portrait=portrait(x, outcome.outputs["codes"]))
     if verdict.result == "passed":
         return Judged(row, x=x, outputs=outcome.outputs)
-    script = ""
+    script, rightly = "", None
     if not isinstance(planned.claim.contract, Observe):
         rightly = want or expected(planned.claim, x)
         where, case = planned.device.target, planned.case
         script = standalone(planned.plugged, planned.claim, where, case, x, rightly, verdict, planned.view)
     message = failure_message(verdict, planned.subject, script)
-    return Judged(row, message, script, x, outcome.outputs)
+    return Judged(row, message, script, x, outcome.outputs, rightly)
 
 
 def _row(planned: Planned, outcome: Outcome, *, verdict: Verdict | None = None, **values: object) -> Row:
@@ -150,6 +152,7 @@ def with_verdict(row: Row, verdict: Verdict) -> Row:
         open_answers=verdict.open_answers,
         reason=verdict.reason or "; ".join(verdict.malformed),
         digest=verdict.digest,
+        figures=verdict.figures,
     )
 
 

@@ -9,6 +9,7 @@ outputs file the caches after a write (``CASE.k_cache``), what was read (``CASE.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 from narrowgauge.ci.ledger import Row
 from narrowgauge.contracts.coded import Coded, Input, given_with
 from narrowgauge.contracts.errors import BadInput
+from narrowgauge.contracts.files import write_whole
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.operations import Cast, Claim, Convert, Dequantize, Matmul, OfCache
-from narrowgauge.golden.safetensors_file import TensorFile, has_dtype, metadata_of, read, write
+from narrowgauge.golden.safetensors_file import TensorFile, content_of, has_dtype, metadata_of, read
 from narrowgauge.reference.behaviour import resolved
 from narrowgauge.reference.inputs import CASES, Depth, cases_for
 from narrowgauge.reference.judge import check_claim, judge
@@ -38,6 +40,16 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
     """
     check_claim(claim)
     cases = cases_for(claim, depth)
+    write_whole(path, inputs_content(claim, cases, path, depth))
+    sent = {name: to_memory(claim, x) for name, x in cases.items()}
+    shown = sent if isinstance(claim.contract, OfCache | Convert) else cases
+    return {name: x.shape for name, x in shown.items()}
+
+
+def inputs_content(
+    claim: Claim, cases: Mapping[str, Coded], path: Path = Path("inputs.safetensors"), depth: Depth = "smoke"
+) -> bytes:
+    """The bytes of an inputs file of these cases; ``path`` is for errors alone."""
     metadata = {
         "schema": SCHEMA,
         "claim": str(claim),
@@ -54,9 +66,15 @@ def write_inputs(claim: Claim, depth: Depth, path: Path) -> dict[str, tuple[int,
         for name, x in sent.items()
         for part, value in {"x": x, **given_with(x)}.items()
     }
-    write(path, tensors, metadata, typed=True)
-    shown = sent if isinstance(claim.contract, OfCache | Convert) else cases
-    return {name: x.shape for name, x in shown.items()}
+    return content_of(path, tensors, metadata, typed=True)
+
+
+def outputs_content(case: str, outputs: Mapping[str, Coded]) -> bytes:
+    """The bytes of an outputs file of one case, as matrices. Raises ``BadInput`` for what is no code of its format."""
+    if wrong := [name for name, output in outputs.items() if not output.well_formed]:
+        raise BadInput(f"{', '.join(wrong)} holds what is no code of its format")
+    named = {f"{case}.{name}": output for name, output in outputs.items()}
+    return content_of(Path("outputs.safetensors"), named, {}, typed=False)
 
 
 def outputs_of(claim: Claim) -> dict[str, str]:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 
 #: under which names builds of torch and Triton were published, by their vendors and by PyTorch
 NAMES = {"torch", "triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "triton-windows", "amd-triton"}
 
 
 def main() -> int:
-    found = {d.metadata["Name"].lower().replace("_", "-"): d for d in distributions()}
+    found: dict[str, Distribution] = {}
+    for distribution in distributions():  # in the order in which imports look; what was half removed has no name
+        name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
+        found.setdefault(name, distribution)
     for name in sorted(NAMES & set(found)):
         # RECORD lists every installed file with its hash: another build of the same version differs in it.
         record = found[name].read_text("RECORD") or ""

@@ -161,5 +161,5 @@ def _paths(place: Place, tests: list[Told]) -> Iterator[Finding]:
         if path in executed or path in owed:
             continue
         reasons = Counter(test.said for test in tests if test.cell.operation == path)
-        most = f"; most often: {reasons.most_common(1)[0][0][:LONGEST]}" if reasons else "; none was planned"
-        yield Finding("skipped_path", f"of {path!r} nothing was executed{most}", place.name)
+        why_not = reasons.most_common(1)[0][0][:LONGEST] if reasons else "none was planned"
+        yield Finding("skipped_path", f"{path}: {why_not}", place.name)

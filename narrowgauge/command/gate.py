@@ -12,8 +12,8 @@ from narrowgauge.ci import history as histories
 from narrowgauge.ci import quarantine, waivers
 from narrowgauge.ci.gate import Report, Rules, gate
 from narrowgauge.ci.gate.night import Expect
-from narrowgauge.ci.lanes import Lane
 from narrowgauge.ci.lanes import OWN as OWN_LANES
+from narrowgauge.ci.lanes import Lane
 from narrowgauge.ci.lanes import load as load_lanes
 from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, RUN, read_shard
 from narrowgauge.command.gate_words import as_json, markdown, texts
@@ -31,8 +31,8 @@ def register(subparsers: Any) -> None:
         "gate",
         help="whether a night was whole and well: what is missing, new, mended, and since when",
         description="Holds what runs left (narrowgauge run --out DIR) to their plan and to the nights before. A lost "
-        "shard, a crashed test, a skipped operation, a stale or expired waiver and a failure are red; a machine that is "
-        "in quarantine is yellow. docs/nightly.md lists everything that can be found. Exit code 0: green; 1: red; 3: red "
+        "shard, a crashed test, a skipped operation, a stale or expired waiver and a failure are red; a machine in "
+        "quarantine is yellow. docs/nightly.md lists everything that can be found. Exit code 0: green; 1: red; 3: red "
         "by machines, files or the set-up alone; 4: the gate was given what it cannot use.",
         allow_abbrev=False,
     )

@@ -29,6 +29,8 @@ SLOWEST = 10
 NEAR = 30
 #: letters of what is said of a test
 LONGEST = 240
+#: findings of one kind, place and kernel that are told; the rest are counted
+EACH = 5
 #: findings that a section of their own tells
 FAILURES = ("new_failure", "still_failing")
 
@@ -93,13 +95,17 @@ def _findings(title: str, column: str, found: Sequence[Finding], style: str) -> 
     """Findings of one kind, place and kernel in one line, with the first of them."""
     section = Section(title, ("where", "kernel", "owner", "number", f"{column}, and what to do"), style=style)
     for (kind, where, kernel, owner), group in _grouped(found, lambda f: (f.kind, f.where, f.kernel, f.owner)).items():
-        first = group[0]
-        said = first.said if not first.id or first.id in first.said else f"{bracket(first.id)}: {first.said}"
-        rest = f" (and {len(group) - 1:,} more)" if len(group) > 1 else ""
-        covered = f" In quarantine: {first.quarantined}." if first.quarantined else ""
-        text = f"{KINDS[kind].title}: {_short(said)}{rest}.{covered} {KINDS[kind].remedy}"
+        said = "; ".join(_one(finding) for finding in group[:EACH])
+        rest = f" (and {len(group) - EACH:,} more)" if len(group) > EACH else ""
+        covered = f" In quarantine: {group[0].quarantined}." if group[0].quarantined else ""
+        text = f"{KINDS[kind].title}: {said}{rest}.{covered} {KINDS[kind].remedy}"
         section.rows.append((where, kernel, owner, str(len(group)), text))
     return section
+
+
+def _one(finding: Finding) -> str:
+    named = not finding.id or finding.id in finding.said
+    return _short(finding.said if named else f"{bracket(finding.id)}: {finding.said}")
 
 
 def _failures(title: str, found: Sequence[Change], style: str) -> Section:

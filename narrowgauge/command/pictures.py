@@ -52,12 +52,17 @@ def figure_of(height: float, make: Callable[[Any], None]) -> Any:
 def save(path: Path, option: str, height: float, make: Callable[[Any], None]) -> None:
     """Draw into a .png or .svg file. Raises as ``check`` does."""
     kind = check(path, option)
+    write_whole(path, rendered(height, make, kind))
+
+
+def rendered(height: float, make: Callable[[Any], None], kind: str) -> bytes:
+    """The bytes of a picture, "png" or "svg"; matplotlib must be there."""
     import matplotlib.style
 
     content = io.BytesIO()
     with matplotlib.style.context(STYLE, after_reset=True):
         figure_of(height, make).savefig(content, format=kind, dpi=DPI, metadata=METADATA[kind])
-    write_whole(path, _smaller(content) if kind == "png" else content.getvalue())
+    return _smaller(content) if kind == "png" else content.getvalue()
 
 
 def _smaller(content: io.BytesIO) -> bytes:

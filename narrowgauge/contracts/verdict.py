@@ -90,6 +90,7 @@ class Verdict:
     open_answers: OpenAnswers | None = None  #: of a mismatch, where an answer was open and others were tried
     notes: tuple[str, ...] = ()  #: as an ``Outcome`` has them
     follows: tuple[str, ...] = ()  #: observations: the named rules that give exactly these outputs
+    figures: dict[str, int] = field(default_factory=dict)  #: "saturated" and "ulp", as reference/distance.py has them
 
     @property
     def differing(self) -> int:

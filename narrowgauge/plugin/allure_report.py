@@ -1,56 +1,88 @@
-"""Allure results for kernel owners: labels, parameters, the mismatch table and the script. Nothing without Allure."""
+"""What an owner finds attached to a mismatch: table, picture, codes, and the script. Nothing without Allure."""
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
+import itertools
+from typing import Any
 
-from narrowgauge.ci.ledger import Row
+import pytest
+
+from narrowgauge.contracts.errors import NarrowgaugeError
+from narrowgauge.plugin import mismatches
 from narrowgauge.suites.judging import Judged
+from narrowgauge.suites.offline import inputs_content, outputs_content
+from narrowgauge.suites.planning import Planned
 
-#: what is at stake in every cell, whatever its result: a wrong code raises nothing in an engine
-AT_STAKE = "critical"
-#: in one that a waiver covers: somebody knows
-KNOWN = "minor"
+#: the name under which allure-pytest registers what collects results, where there is a folder for them
+LISTENER = "allure_listener"
+#: what was judged in a test
+JUDGED: pytest.StashKey[Judged] = pytest.StashKey()
+#: bytes of a file of codes; a larger one is not attached
+LARGEST = 256 * 1024
+#: pictures of one process: a kernel that is wrong everywhere would else cost a night
+MOST = 100
+_drawn = itertools.count(1)
 
 
-def attach(judged: Judged) -> None:
-    """Describe the current test in Allure's terms. Without the plugin's --alluredir this costs nothing."""
-    if importlib.util.find_spec("allure") is None:
+def attach(item: pytest.Item, judged: Judged) -> None:
+    """Attach what shows a mismatch to the current test. A cell that passed has nothing, and costs nothing."""
+    item.stash[JUDGED] = judged
+    if item.config.pluginmanager.get_plugin(LISTENER) is None or not judged.message:
         return
     import allure
 
-    row = judged.row
-    allure.dynamic.feature(row.operation)
-    allure.dynamic.story(f"{row.rule} to {row.format}")
-    allure.dynamic.severity(severity(row))
-    allure.dynamic.label("owner", row.owner)
-    for name in ("kernel", "source", "format", "case", "target", "rule"):
-        allure.dynamic.parameter(name, getattr(row, name))
-    allure.dynamic.parameter("device", row.device, excluded=True)
-    allure.dynamic.parameter("how", row.how, excluded=True)
-    if row.waiver:
-        allure.dynamic.issue(row.waiver, name=row.reason)
     kinds = allure.attachment_type
-    if judged.message:
-        allure.attach(judged.message, name="verdict", attachment_type=kinds.TEXT)
-    if row.mismatches:
-        allure.attach(mismatch_table(judged), name="mismatches", attachment_type=kinds.CSV)
+    call: Any = getattr(item, "callspec", None)
+    planned = None if call is None else call.params.get("planned")
+    table = mismatches.Differing.of(judged) if isinstance(planned, Planned) else None
+    left_out: list[str] = []
+    files: list[tuple[str, bytes]] = []
+    if table is not None and isinstance(planned, Planned):
+        files = _files(planned, judged, left_out)
+        picture = _picture(judged, table, left_out)
+        if picture:
+            allure.attach(picture, name="picture", attachment_type=kinds.PNG)
+    if judged.row.mismatches:
+        allure.attach(mismatches.page(judged.row, left_out), name="mismatches", attachment_type=kinds.HTML)
     if judged.script:
-        allure.attach(judged.script, name="standalone script", attachment_type=kinds.TEXT)
+        allure.attach(judged.script, name="standalone script", attachment_type="text/plain", extension="py")
+    if table is not None:
+        allure.attach(table.csv(), name="differing elements", attachment_type=kinds.CSV)
+    for name, content in files:
+        allure.attach(content, name=name, attachment_type="application/octet-stream", extension="safetensors")
 
 
-def severity(row: Row) -> str:
-    """By what is at stake; the result is Allure's own field."""
-    return KNOWN if row.waiver else AT_STAKE
+def _picture(judged: Judged, table: mismatches.Differing, left_out: list[str]) -> bytes:
+    """The picture of a mismatch as PNG; b"" without matplotlib, or where this process has drawn enough."""
+    if importlib.util.find_spec("matplotlib") is None:
+        left_out.append("no picture: matplotlib is not installed (the extra 'plot')")
+        return b""
+    if next(_drawn) > MOST:
+        left_out.append(f"no picture: {MOST} were drawn in this process already")
+        return b""
+    from narrowgauge.command import mismatch_picture
+
+    return mismatch_picture.png(judged, table)
 
 
-def mismatch_table(judged: Judged) -> str:
-    """The listed mismatches as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(("output", "index", "kind", "input", "got", "want"))
-    for m in judged.row.mismatches:
-        writer.writerow((m.output, list(m.index), m.kind, m.input, m.got, m.want))
-    return text.getvalue()
+def _files(planned: Planned, judged: Judged, left_out: list[str]) -> list[tuple[str, bytes]]:
+    """Inputs and outputs in the files that ``narrowgauge judge`` takes, where they are not too large."""
+    assert judged.x is not None
+    assert judged.outputs is not None
+    claim, case = planned.claim, planned.case
+    made = []
+    for name, content in (
+        ("inputs.safetensors", lambda: inputs_content(claim, {case: judged.x})),
+        ("outputs.safetensors", lambda: outputs_content(case, judged.outputs)),
+    ):
+        try:
+            found = content()
+        except NarrowgaugeError as error:  # what a kernel returned may be no codes at all
+            left_out.append(f"no {name}: {error}")
+            continue
+        if len(found) > LARGEST:
+            left_out.append(f"no {name}: {len(found):,} bytes are more than a report holds ({LARGEST:,})")
+            continue
+        made.append((name, found))
+    return made

@@ -115,7 +115,7 @@ def record(item: pytest.Item, judged: Judged) -> None:
     """Attach the row to the test's report, under the test's own id, and to Allure if it is there."""
     data = judged.row.to_json() | {"id": stable(item.nodeid)}
     item.user_properties.append((ROW, json.dumps(data)))
-    allure_report.attach(judged)
+    allure_report.attach(item, judged)
 
 
 def conclude(item: pytest.Item, judged: Judged) -> None:

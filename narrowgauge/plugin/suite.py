@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from narrowgauge.contracts.errors import NarrowgaugeError
-from narrowgauge.plugin import audits, options, replays
+from narrowgauge.plugin import allure_results, audits, options, replays
 from narrowgauge.plugin.cells import Bench, bench_of, has_cell
 from narrowgauge.plugin.recording import HANDED, Recorder
 from narrowgauge.threads import one_thread
@@ -22,6 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     one_thread()
+    if getattr(config.option, "allure_report_dir", None):
+        config.pluginmanager.register(allure_results, "narrowgauge-allure")
     options.load_hypothesis_profile()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config), RECORDER)

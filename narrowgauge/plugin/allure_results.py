@@ -1,0 +1,98 @@
+"""Allure's result of a cell: who it is, what it is labelled with, and what its page says first.
+
+allure-pytest writes a result at the end of a test. What it makes of pytest's names and parameters is replaced before
+that, so that a cell has the identity of ci/allure/identity.py wherever, and however, it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from narrowgauge.ci.allure.identity import Identity
+from narrowgauge.ci.ledger import Row
+from narrowgauge.plugin.allure_report import JUDGED, LISTENER
+from narrowgauge.plugin.cells import stable
+from narrowgauge.plugin.nightly import CELLS, cell_of
+from narrowgauge.reference.message import SCRIPT, SPELLED_OUT, code_in
+from narrowgauge.suites.judging import Judged
+
+#: what is at stake in every cell, whatever its result: a wrong code raises nothing in an engine
+AT_STAKE = "critical"
+#: in one that a waiver covers: somebody knows
+KNOWN = "minor"
+#: labels that allure-pytest makes, and that say nothing here or differ from night to night
+NOISE = ("suite", "subSuite", "parentSuite", "thread", "tag", "package", "language")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """The outermost wrapper: what allure-pytest does at this point is done when it goes on."""
+    try:
+        return (yield)
+    finally:
+        listener: Any = item.config.pluginmanager.get_plugin(LISTENER)
+        call = getattr(item, "callspec", None)
+        if listener is not None and call is not None and any(name in call.params for name in CELLS):
+            describe(listener.allure_logger.get_test(None), item)
+
+
+def describe(result: Any, item: pytest.Item) -> None:
+    """Give allure-pytest's result of a test the identity, labels and message of its cell."""
+    from allure_commons.model2 import Label, Link, Parameter
+
+    identity = Identity(cell_of(stable(item.nodeid), item))
+    judged = item.stash.get(JUDGED, None)
+    result.name, result.fullName = identity.name, identity.full_name
+    result.testCaseId, result.historyId = identity.test_case_id, identity.history_id
+    result.titlePath = []
+    result.parameters = [Parameter(**each) for each in identity.parameters]
+    kept = [label for label in result.labels if label.name not in NOISE]
+    tags = [("tag", marker) for marker in identity.cell.markers]
+    result.labels = kept + [Label(name, value) for name, value in [*identity.labels, *tags]]
+    if judged is None:
+        return
+    row: Row = judged.row
+    for name in ("device", "how"):
+        result.parameters.append(Parameter(name, getattr(row, name), excluded=True))
+    result.labels += [Label(name, value) for name, value in labels(row, judged.message)]
+    if row.waiver.startswith("https://"):
+        result.links.append(Link("issue", row.waiver, row.reason))
+    if result.statusDetails is not None:
+        result.statusDetails.message, result.statusDetails.trace = said(judged), None
+    result.description = described(row)
+
+
+def labels(row: Row, message: str) -> list[tuple[str, str]]:
+    """What is known once it was judged: by the faults a category groups its results."""
+    found = [("severity", severity(row)), ("result", row.result)]
+    if code := code_in(message):
+        found.append(("family", code))
+    return found + [("fault", name) for name in row.faults[:SPELLED_OUT]]
+
+
+def severity(row: Row) -> str:
+    """By what is at stake; the result is Allure's own field."""
+    return KNOWN if row.waiver else AT_STAKE
+
+
+def said(judged: Judged) -> str:
+    """What stands first on the page: the finding with its table; the script is attached."""
+    row = judged.row
+    finding = judged.message.partition(f"\n{SCRIPT}")[0]
+    if row.result == "not_executed":
+        return f"not executed: {row.reason}"
+    if row.waiver:
+        return f"{finding}\nwaived: {row.reason} ({row.waiver})"
+    return finding or row.reason
+
+
+def described(row: Row) -> str:
+    """What was claimed, on whose word, and how to judge it again, in Markdown."""
+    kernels = "" if row.own else " --kernels YOUR_FILE"
+    return (
+        f"claim `{row.claim}`, by {row.authority or 'the contract'}\n\n"
+        f"again: `narrowgauge test{kernels} -k '{row.kernel} and {row.case}' --device {row.device}`"
+    )
