@@ -166,7 +166,9 @@ def test_findings_of_one_kernel_share_a_line(tmp_path: Path, capsys: pytest.Capt
                 case.shards[shard].end(nodeid, "skipped", "not_executed", reason="no GPU")
     main(["gate", str(written(tmp_path / "results", case)), *EXPECT, *TODAY])
     said = " ".join(capsys.readouterr().out.split())
-    assert f"a test is disputed: float32-float8_e4m3fn-attend_0-ours-host: open: cvt (and {len(ours) - 1} more)." in said
+    assert (
+        f"a test is disputed: float32-float8_e4m3fn-attend_0-ours-host: open: cvt (and {len(ours) - 1} more)." in said
+    )
     assert "of a whole operation nothing was executed: attend: no GPU; wide: no GPU. Rows say" in said
 
 
