@@ -5,7 +5,8 @@
 #
 #   ARCH=sm_80 SHARD=1/1 OUT=results bash ci/containers/cuda.sh [OPTIONS OF narrowgauge run]
 #
-# IMAGE  another image of the vendor, with the torch and Triton that are to be judged
+# IMAGE    another image of the vendor, with the torch and Triton that are to be judged
+# COMMAND  another program than a shard of the lane; it is given --out and the options
 set -euo pipefail
 
 : "${ARCH:?names the architecture, for example sm_80}" "${SHARD:=1/1}" "${OUT:?says where results go}"
@@ -48,7 +49,8 @@ for name in "${passed[@]}"; do
   fi
 done
 
-container=$(docker create --init "${options[@]}" "$(cat "$built")" narrowgauge run --lane cuda --out /results "$@")
+read -ra command <<<"${COMMAND:-narrowgauge run --lane cuda}"
+container=$(docker create --init "${options[@]}" "$(cat "$built")" "${command[@]}" --out /results "$@")
 # Copied, not mounted: files are then ours and not root's, and the daemon may be on another machine.
 finish() {
   mkdir -p "$results"

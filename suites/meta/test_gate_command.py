@@ -154,6 +154,24 @@ def test_a_section_has_an_end(
         assert words in said
 
 
+def test_findings_of_one_kernel_share_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = clean()
+    files = case.shards["cpu/cpu 1"]
+    ours = [nodeid for nodeid in files.ids if "-ours-" in nodeid]
+    for nodeid in ours:
+        files.end(nodeid, "xfailed", "disputed", models={"cvt": True})
+    for shard in ("cuda/sm_90 1", "cuda/sm_90 2", "cuda/sm_90 3"):
+        for nodeid in case.shards[shard].ids:
+            if "-attend_" in nodeid or "-wide_" in nodeid:
+                case.shards[shard].end(nodeid, "skipped", "not_executed", reason="no GPU")
+    main(["gate", str(written(tmp_path / "results", case)), *EXPECT, *TODAY])
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        f"a test is disputed: float32-float8_e4m3fn-attend_0-ours-host: open: cvt (and {len(ours) - 1} more)." in said
+    )
+    assert "of a whole operation nothing was executed: attend: no GPU; wide: no GPU. Rows say" in said
+
+
 def no_file(folder: Path) -> str:
     (folder / "results.tgz").write_bytes(b"x")
     return str(folder / "results.tgz")

@@ -54,7 +54,10 @@ exec {sys.executable} -m narrowgauge "$@"
 """
 AGENT = """#!/bin/bash
 echo "$*" >>"$LOG/agent"
-case $1 in annotate) cat >"$LOG/annotation" ;; esac
+case $1 in
+annotate) cat >"$LOG/annotation" ;;
+artifact) cp "$LOG"/artifacts/* . ;;
+esac
 """
 
 
@@ -189,9 +192,11 @@ def test_a_container_sees_the_gpus_and_runs_the_shard(lane: lanes.Lane, sandbox:
     assert sandbox.docker("rm") == ["--force", "container-1"]
 
 
-def test_another_image_can_be_judged(sandbox: Sandbox) -> None:
-    sandbox.run("bash ci/containers/rocm.sh", {"ARCH": "gfx942", "OUT": "out", "IMAGE": "mine:1.0"})
+def test_another_image_and_another_program_can_be_run(sandbox: Sandbox) -> None:
+    given = {"ARCH": "gfx942", "OUT": "out", "IMAGE": "mine:1.0", "COMMAND": "python -m mine"}
+    sandbox.run("bash ci/containers/rocm.sh", given)
     assert "IMAGE=mine:1.0" in sandbox.docker("build")
+    assert sandbox.docker("create")[-5:] == ["python", "-m", "mine", "--out", "/results"]
 
 
 def test_a_container_is_given_no_secrets_and_no_variable_that_is_not_set(sandbox: Sandbox) -> None:
@@ -365,6 +370,14 @@ def test_of_three_shards_one_is_lost_and_the_gate_says_which(sandbox: Sandbox) -
     for k in (1, 3):
         given = {"ARCH": "sm_90", "BUILDKITE_PARALLEL_JOB": str(k - 1), "BUILDKITE_PARALLEL_JOB_COUNT": "3"}
         assert sandbox.run(f"bash ci/shard.sh bash -c 'cp -R night/sm_90-{k} $OUT'", given)[0] == 0
+    kept = sandbox.folder / "log" / "artifacts"
+    kept.mkdir()
+    for file in sandbox.folder.glob("results-*.tgz"):
+        file.rename(kept / file.name)
+    # Of an earlier night, in a checkout that nobody cleaned: the shard that is lost now.
+    stale = files_of("cuda/sm_90", 2, 3).write(sandbox.folder / "results" / "sm_90-2")
+    with tarfile.open(sandbox.folder / "results-sm_90-2.tgz", "w:gz") as file:
+        file.add(stale, "sm_90-2")
     code, said = sandbox.run(interpolated(pipeline["steps"][-1]["command"], {}), {**LABELS, "BUILDKITE": "true"})
     assert code == 3
     assert "cuda/sm_90 2/3" in said

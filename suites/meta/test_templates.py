@@ -38,6 +38,16 @@ TWO = {"SM_90_RUNNER": "nvidia-h100", "GFX942_RUNNER": "mi300"}
 #: keys that are used; another one is a typing error until it is listed here
 JOB_KEYS = {"name", "if", "needs", "runs-on", "timeout-minutes", "strategy", "env", "steps"}
 STEP_KEYS = {"name", "if", "uses", "with", "run", "timeout-minutes"}
+#: inputs that are given to each action, all of them documented by it; it takes another one for nothing
+INPUTS = {
+    "actions/checkout": set(),
+    "actions/setup-python": {"python-version"},
+    "actions/setup-node": {"node-version"},
+    "actions/upload-artifact": {"name", "path", "if-no-files-found", "retention-days", "overwrite"},
+    "actions/download-artifact": {"pattern", "merge-multiple"},
+    "actions/cache/restore": {"path", "key", "restore-keys"},
+    "actions/cache/save": {"path", "key"},
+}
 BUILDKITE_KEYS = {
     "label", "key", "if", "command", "agents", "env", "parallelism", "timeout_in_minutes", "artifact_paths", "retry",
 }  # fmt: skip
@@ -186,7 +196,10 @@ def test_keys_and_expressions_are_such_as_github_knows(workflow: dict[str, Any])
         for step in job["steps"]:
             assert set(step) <= STEP_KEYS
             assert ("run" in step) != ("uses" in step)
-            assert re.fullmatch(r"actions/[a-z/-]+@v\d+", step.get("uses", "actions/checkout@v6"))
+            if "uses" in step:
+                action, version = step["uses"].split("@")
+                assert re.fullmatch(r"v\d+", version)
+                assert set(step.get("with", {})) == INPUTS[action]
 
 
 # --- Buildkite -------------------------------------------------------------------------------------------------------
