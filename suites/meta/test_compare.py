@@ -95,6 +95,8 @@ def test_the_last_night_stands_for_a_target_and_nights_are_told_apart(tmp_path: 
         ("targets", "nan", (("gfx942",), ("sm_90 @ 1",))),
     ]
     assert found.changed == {"sm_90 @ 0 -> sm_90 @ 1": {"torch": ("2.13.0", "2.14.0")}}
+    cut = compared(tmp_path, first, second, devices={"sm_90": {"versions": {"torch": "2.13.0"}}})
+    assert cut.changed == {}  # of the git sha and of Triton the second night knows nothing
 
 
 def test_a_cell_of_one_night_alone_is_told(tmp_path: Path) -> None:

@@ -197,9 +197,12 @@ def test_the_screen_has_the_words(tmp_path: Path, capsys: Capture) -> None:
 
 def test_findings_of_one_explanation_are_told_once_and_others_apart(tmp_path: Path, capsys: Capture) -> None:
     """Two kernels that fail by one fault are one finding, a third with another fault is another."""
-    other = {"faults": ("cast.ties_away",), "kernel": "c"}
     rows = [row("sm_90", kernel=kernel) for kernel in "abc"]
-    rows += [failed("gfx942", kernel="a"), failed("gfx942", kernel="b"), failed("gfx942", **other)]
+    rows += [
+        failed("gfx942", kernel="a"),
+        failed("gfx942", kernel="b"),
+        failed("gfx942", kernel="c", faults=("cast.ties_away",)),
+    ]
     main(["compare", str(ledger(tmp_path / "a.json", rows))])
     text = capsys.readouterr().out
     assert text.count("gfx942: failed  |  sm_90: passed  (2 cells)") == 1
