@@ -204,6 +204,12 @@ def test_equal_codes_under_two_verdicts_are_said_to_be_equal(tmp_path: Path) -> 
     assert compared(tmp_path, list(rows)).findings[0].classes == (("gfx942",), ("sm_90",))
 
 
+def test_verdicts_on_drawn_inputs_are_said_to_be_of_such(tmp_path: Path) -> None:
+    drawn = explained(tmp_path, row("sm_90", case="property"), failed("gfx942", case="property"))
+    assert "drawn anew" in drawn["inputs"]
+    assert "inputs" not in explained(tmp_path, row("sm_90"), failed("gfx942"))
+
+
 def test_open_models_of_the_emulator_are_named(tmp_path: Path) -> None:
     rows = row("sm_90"), row("emulated-sm_90", "d9", models={"ex2.approx": True, "cvt": False})
     told = explained(tmp_path, *rows)["emulated-sm_90"]

@@ -108,6 +108,12 @@ def test_a_plan_without_a_row_is_not_executed(tmp_path: Path, capsys: Capture) -
     assert [(f["kind"], f["cases"]) for f in found["findings"]] == [("unexecuted", ["float32 edges"])]
 
 
+def test_a_hidden_folder_is_named_by_where_it_stands(tmp_path: Path) -> None:
+    """.narrowgauge is where every run leaves its ledger."""
+    (side,) = read_sides([ledger(tmp_path / "mine" / ".narrowgauge" / "ledger.json", [row("sm_90")])])
+    assert side.name == "mine"
+
+
 def test_an_id_says_what_its_cell_is() -> None:
     head = "narrowgauge/suites/casts/test_casts.py::test_cell"
     found = planned_in(f"{head}[bfloat16-{E4M3}-a-case-kernel-emulated-sm_90]")
