@@ -163,6 +163,7 @@ def test_a_message_falls_into_its_category_in_both_allures() -> None:
     rules = config.categories({"ROUND": "r", "TIES": "t"})
     hits = [r["name"] for r in rules if re.search(r["matchers"].get("message", "never"), said)]
     assert hits == ["TIES: t"]
+    assert rules[0]["matchers"] == {"labels": {"result": "^waived$"}}  # Allure takes the first that matches
     old = json.loads(config.categories_json({"ROUND": "r", "TIES": "t"}))
     assert [r["name"] for r in old if re.fullmatch(r["messageRegex"], said)] == ["TIES: t"]
     for text, name in (
@@ -266,6 +267,7 @@ def test_results_and_what_they_refer_to_are_written(tmp_path: Path) -> None:
     write(gather([folder]), tmp_path / "out")
     assert (tmp_path / "out" / "p.png").read_bytes() == b"picture"
     assert len(list((tmp_path / "out").iterdir())) == 2
+    assert not (tmp_path / "secret").exists()
 
 
 # --- known issues, environments, metrics -----------------------------------------------------------------------------

@@ -132,6 +132,8 @@ def test_a_lane_of_what_is_no_number_or_far_off(x: float, got: int, want: int, p
     made = cast((x,), (got,), (want,))
     (lane,) = lanes(made.x, made.got["codes"], made.want["codes"], made.difference)
     assert (lane.got_at, lane.want_at) == places
+    beyond = {500.0: 126.7, -500.0: -126.7, 1.0: 56.0}  # of the largest there is no neighbour: beside the line
+    assert np.isnan(x) or lane.at == pytest.approx(beyond[x])
     assert all(abs(t.value) <= 448 for t in lane.ticks)
 
 
@@ -147,12 +149,12 @@ def test_lanes_show_every_kind_and_sign() -> None:
 
 
 def test_an_overview_has_every_input() -> None:
-    made = cast((1.0, -1.0, 500.0, 0.0), (0x3A, 0xB8, 0x7F, 0x00), (0x38, 0xB9, 0x7E, 0x00))
+    made = cast((1.0, -1.0, 500.0, 0.0, 1.0), (0x3A, 0xB8, 0x7F, 0x00, 0x37), (0x38, 0xB9, 0x7E, 0x00, 0x38))
     seen = overview(made.x, made.got["codes"], made.want["codes"], made.difference)
-    assert seen.wrong.tolist() == [True, True, True, False]
+    assert seen.wrong.tolist() == [True, True, True, False, True]
     assert seen.apart[:2].tolist() == [2.0, 1.0]  # -1 for -1.125: one code up
     assert np.isnan(seen.apart[2])
-    assert seen.apart[3] == 0
+    assert seen.apart[3:].tolist() == [0.0, -1.0]
 
 
 def test_a_map_keeps_the_rarest_kind() -> None:
