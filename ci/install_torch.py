@@ -1,12 +1,14 @@
 """Give an environment torch and Triton, if it has none: a CPU build where the machine has no GPU.
 
 A GPU image's own torch is never replaced. pip's own settings (index, find-links, certificate) are in force, so a
-machine that offers a CPU build under its local version gets that one.
+machine that offers a CPU build under its local version gets that one. NARROWGAUGE_TORCH=any takes the plain wheel where
+there is none, with gigabytes of CUDA: for machines that a CI engine lends, which nobody can set up.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import subprocess
 import sys
@@ -37,10 +39,11 @@ def main() -> int:
 
 def _without_cuda() -> bool:
     """Elsewhere than on Linux for x86-64, the plain wheel is a CPU build."""
-    if platform.system() == "Linux" and platform.machine() == "x86_64":
+    if platform.system() == "Linux" and platform.machine() == "x86_64" and os.environ.get("NARROWGAUGE_TORCH") != "any":
         print(
             "pip finds no torch with a '+cpu' version, and the plain wheel would bring gigabytes of CUDA. Point pip at "
-            "PyTorch's index of CPU builds (PIP_EXTRA_INDEX_URL; pytorch.org, 'Get Started', names it) and run again."
+            "PyTorch's index of CPU builds (PIP_EXTRA_INDEX_URL; pytorch.org, 'Get Started', names it) and run again. "
+            "NARROWGAUGE_TORCH=any takes the plain wheel."
         )
         return False
     return _pip(f"torch=={TORCH}")

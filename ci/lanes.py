@@ -13,6 +13,8 @@ from narrowgauge.contracts.errors import BadInput, unknown
 #: the suite's own lanes
 OWN = Path(__file__).parent / "lanes.toml"
 VENDORS = ("none", "cuda", "hip")
+#: fields that may be empty
+OPTIONAL = {"hosted", "image", "container"}
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,14 @@ class Lane:
     minutes: int
     patience: int
     paths: tuple[str, ...]
+    hosted: str
+    image: str
+    container: tuple[str, ...]
+    days: int
+
+    def runner(self, target: str) -> str:
+        """The variable that a CI owner sets to the label of the machines of a target; "" where machines are hosted."""
+        return "" if self.hosted else f"{target.upper()}_RUNNER"
 
 
 def load(path: Path = OWN) -> dict[str, Lane]:
@@ -42,7 +52,13 @@ def load(path: Path = OWN) -> dict[str, Lane]:
     tables = data.get("lane")
     if set(data) != {"lane"} or not isinstance(tables, dict) or not tables:
         raise BadInput(f"lanes {path}: expected tables [lane.NAME] and nothing else, found {sorted(data)}")
-    return {name: _lane(name, entry, f"{path}, lane {name}") for name, entry in tables.items()}
+    lanes = {name: _lane(name, entry, f"{path}, lane {name}") for name, entry in tables.items()}
+    targets = [target for lane in lanes.values() for target in lane.targets]
+    if twice := sorted({t for t in targets if targets.count(t) > 1}):
+        raise BadInput(
+            f"lanes {path}: {', '.join(twice)} in two lanes; an architecture's results would be counted twice"
+        )
+    return lanes
 
 
 def lane_named(name: str, path: Path = OWN) -> Lane:
@@ -65,10 +81,14 @@ def _lane(name: str, entry: Any, where: str) -> Lane:
     values = {n: _value(n, entry[n], types[n], where) for n in names}
     if values["vendor"] not in VENDORS:
         raise BadInput(f"{where}: vendor = {values['vendor']!r}; expected one of {', '.join(VENDORS)}")
+    if bool(values["hosted"]) == bool(values["image"]) or bool(values["image"]) != bool(values["container"]):
+        raise BadInput(f"{where}: expected either hosted, or image and container; the other empty")
     return Lane(name=name, **values)
 
 
 def _value(name: str, value: Any, expected: Any, where: str) -> Any:
+    if name in OPTIONAL and value in ("", []):
+        return "" if expected is str else ()
     if expected is int:
         if type(value) is not int or value < 1:
             raise BadInput(f"{where}: {name} = {value!r}; expected a whole number of at least 1")

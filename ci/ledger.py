@@ -70,7 +70,8 @@ class Row:
     def from_json(cls, data: Mapping[str, Any]) -> Row:
         fixed = dict(data)
         fixed["explanations"] = tuple(
-            Explanation(**{**e, "faults": tuple(e["faults"])}) for e in data.get("explanations", ())
+            Explanation(**{**e, "faults": tuple(e["faults"]), "how": tuple(e.get("how", ()))})
+            for e in data.get("explanations", ())
         )
         fixed["mismatches"] = tuple(Mismatch(**{**m, "index": tuple(m["index"])}) for m in data.get("mismatches", ()))
         for name in ("faults", "malformed", "follows", "notes"):

@@ -12,11 +12,12 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from narrowgauge.ci.ledger import Row
+from narrowgauge.ci.shape import check
 from narrowgauge.contracts.files import write_whole
 
 RUN, PLAN, JOURNAL, LEDGER = "run.json", "plan.json", "journal.jsonl", "ledger.json"
@@ -79,6 +80,8 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
+        if lost := {f.name for f in fields(cls)} - data.keys():  # a record is written with all of them
+            raise KeyError(f"{', '.join(sorted(lost))} missing")
         fixed = {name: value for name, value in data.items() if name != "schema"}
         fixed["preflight"] = tuple(Check(**c) for c in data.get("preflight", ()))
         fixed["gpus"], fixed["options"] = (tuple(data.get(name, ())) for name in ("gpus", "options"))
@@ -127,12 +130,23 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         names = {"lane": self.lane, "target": self.target, "depth": self.depth, "shards": self.shards}
-        return {"schema": PLAN_SCHEMA, **names, "cells": [asdict(c) for c in sorted(self.cells, key=lambda c: c.id)]}
+        return {
+            "schema": PLAN_SCHEMA,
+            **names,
+            "cells": [dict(vars(c)) for c in sorted(self.cells, key=lambda c: c.id)],
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
         cells = tuple(Cell.from_json(c) for c in data["cells"])
-        return cls(data["lane"], data["target"], data["depth"], int(data["shards"]), cells)
+        return cls(data["lane"], data["target"], data["depth"], data["shards"], cells)
+
+
+@dataclass(frozen=True)
+class Begin:
+    """That a test began."""
+
+    id: str
 
 
 @dataclass(frozen=True)
@@ -189,7 +203,9 @@ def _read(shard: Shard, name: str, made: Any, schema: str) -> Any:
         data = json.loads(path.read_text())
         if data.get("schema") != schema:
             raise ValueError(f"its schema is {data.get('schema')!r}, expected {schema!r}")
-        return made(data)
+        found = made(data)
+        check(found, "it")
+        return found
     except FileNotFoundError:
         shard.problems.append(f"{name} is missing")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -223,11 +239,12 @@ def _events(shard: Shard) -> Iterator[dict[str, Any]]:
 def _take(shard: Shard, event: Mapping[str, Any]) -> None:
     try:
         if event["event"] == "begin":
-            shard.begun[event["id"]] += 1
+            check(begin := Begin(event["id"]), "a begin")
+            shard.begun[begin.id] += 1
             return
         row = None if event.get("row") is None else Row.from_json(event["row"])
-        end = End(event["id"], event["outcome"], float(event["seconds"]), row, event.get("message", ""))
-    except (KeyError, TypeError, ValueError) as error:
+        check(end := End(event["id"], event["outcome"], event["seconds"], row, event.get("message", "")), "an end")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         shard.problems.append(f"{JOURNAL} has an event that cannot be read: {error!r}")
         return
     if end.id in shard.ends:

@@ -72,9 +72,10 @@ def split(
         raise BadInput(f"{shards} shards; expected at least 1")
     if shards == 1:
         return dict.fromkeys(ids, 1)
+    ids = sorted(ids)  # sums of floats depend on their order, and all machines must come to the same plan
     known = [durations[i] for i in ids if i in durations]
     average = sum(known) / len(known) if known else 0.0
-    seconds = {i: durations.get(i, average) + OVERHEAD for i in sorted(ids)}
+    seconds = {i: durations.get(i, average) + OVERHEAD for i in ids}
     pieces = _pieces(seconds, together or {}, shards)
     sums = {name: sum(seconds[i] for i in members) for name, members in pieces.items()}
     placed = _least_duration(sums, shards)
@@ -145,10 +146,11 @@ def _key(cell: Cell) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Refresh the stored durations of lanes from results directories.")
     parser.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="what `narrowgauge run --out` wrote")
+    parser.add_argument("--out", type=Path, default=OWN, metavar="DIR", help="another folder than ci/durations")
     given = parser.parse_args(arguments)
     try:
-        for lane, tests in refresh(read_shard(d) for d in given.directories).items():
-            print(f"{OWN / lane}.json: {tests:,} tests")
+        for lane, tests in refresh((read_shard(d) for d in given.directories), given.out).items():
+            print(f"{given.out / lane}.json: {tests:,} tests")
     except NarrowgaugeError as error:
         print(f"splitting: {error}", file=sys.stderr)
         return Exit.BAD_INPUT

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 from narrowgauge.contracts.coded import Coded
 from narrowgauge.contracts.outcome import CHOICES, NotExecuted
+from narrowgauge.contracts.processes import end_with_parent
 from narrowgauge.contracts.serial import plugged_to_json
 from narrowgauge.devices import extensions, fresh_memory, loading, running
 from narrowgauge.devices import facts as known
@@ -88,14 +88,6 @@ def _lines(text: str, error: BaseException) -> list[str]:
     return lines
 
 
-def _end_with_parent() -> None:
-    """Have the kernel kill this process when the parent dies, however it dies; a busy child would not notice."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 def main() -> None:
     """Serve requests until the parent closes the pipe."""
     parser = argparse.ArgumentParser()
@@ -103,7 +95,7 @@ def main() -> None:
     parser.add_argument("--emulate", default="")
     arguments = parser.parse_args()
     reader, writer, request_arena, answer_arena = arguments.descriptors
-    _end_with_parent()
+    end_with_parent()
     facts, emulated = known.facts, None
     if arguments.emulate:
         from narrowgauge.devices import triton_driver

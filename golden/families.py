@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -132,12 +133,18 @@ def rules_of(family: Family) -> list[str]:
 def family_of(claim: Claim) -> Family | None:
     """The family whose vectors hold for a claim, if there is one: the same choices, under whatever name."""
     choices = _choices(claim)
+    stored = _stored().get((claim.operation, claim.source, claim.format), [])
+    return next((family for family, of_family in stored if of_family == choices), None)
+
+
+@cache
+def _stored() -> dict[tuple[str, str, str], list[tuple[Family, tuple[object, ...]]]]:
+    """Every family with the choices of its claims, by operation, source and format."""
+    found: dict[tuple[str, str, str], list[tuple[Family, tuple[object, ...]]]] = {}
     for family in families():
-        for stored in family.claims:
-            formats = (stored.operation, stored.source, stored.format)
-            if formats == (claim.operation, claim.source, claim.format) and _choices(stored) == choices:
-                return family
-    return None
+        for claim in family.claims:
+            found.setdefault((claim.operation, claim.source, claim.format), []).append((family, _choices(claim)))
+    return found
 
 
 def _choices(claim: Claim) -> tuple[object, ...]:

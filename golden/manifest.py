@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,13 @@ VECTORS = Path(__file__).parent / "vectors"
 
 
 def regenerate(folder: Path) -> list[str]:
-    """Write every family and the manifest into a folder. Returns the names of the files whose bytes changed."""
+    """Write every family and the manifest into a folder, and take away what its manifest listed and is no family any
+    more. Returns the names of the files that changed."""
     changed = []
+    try:
+        listed = load_manifest(folder)["files"]
+    except BadInput:  # there is none yet, or one that is to be mended
+        listed = {}
     files: dict[str, Any] = {}
     for family in families():
         name = f"{family.name}.safetensors"
@@ -59,6 +65,9 @@ def regenerate(folder: Path) -> list[str]:
             "rules": rules_of(family),
             "flags": flags(family, tensors),
         }
+    for name in sorted(listed.keys() - files.keys()):
+        (folder / name).unlink(missing_ok=True)
+        changed.append(name)
     manifest = {"schema": SCHEMA, "generator": GENERATOR, "second_oracle": SECOND_ORACLE, "files": files}
     text = json.dumps(manifest, indent=2, sort_keys=True).encode() + b"\n"
     path = folder / NAME
@@ -75,22 +84,33 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a folder. Raises ``BadInput`` if it is missing, unreadable or of an unknown schema."""
     path = folder / NAME
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
+        content = path.read_bytes()
     except OSError as error:
         raise BadInput(f"no golden manifest: cannot read {path}: {error.strerror}") from error
+    return manifest_of(content, str(path))
+
+
+def manifest_of(content: bytes, where: str, schemas: Sequence[str] = (SCHEMA,)) -> dict[str, Any]:
+    """A manifest's content, of one of the schemas. Raises ``BadInput`` that says where it lies."""
+    try:
+        manifest: dict[str, Any] = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"golden manifest {path} is not JSON: {error}") from error
+        raise BadInput(f"golden manifest {where} is not JSON: {error}") from error
     schema = manifest.get("schema") if isinstance(manifest, dict) else None
-    if schema != SCHEMA:
-        raise BadInput(f"golden manifest {path} has schema {schema!r}; this version reads {SCHEMA!r}")
+    if schema not in schemas:
+        raise BadInput(
+            f"golden manifest {where} has schema {schema!r}; this version reads {' or '.join(map(repr, schemas))}"
+        )
     files = manifest.get("files")
     if not isinstance(files, dict):
-        raise BadInput(f"golden manifest {path} has no table 'files'")
+        raise BadInput(f"golden manifest {where} has no table 'files'")
     for name, entry in files.items():
-        if not re.fullmatch(r"[\w.-]+\.safetensors", name):
-            raise BadInput(f"golden manifest {path} lists {name!r}; expected the name of a .safetensors file beside it")
+        if schema == SCHEMA and not re.fullmatch(r"[\w.-]+\.safetensors", name):
+            raise BadInput(
+                f"golden manifest {where} lists {name!r}; expected the name of a .safetensors file beside it"
+            )
         if not isinstance(entry, dict) or not entry.keys() >= {"sha256", "bytes"}:
-            raise BadInput(f"golden manifest {path}: {name} has no sha256 and bytes")
+            raise BadInput(f"golden manifest {where}: {name} has no sha256 and bytes")
     return manifest
 
 

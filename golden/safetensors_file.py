@@ -69,6 +69,11 @@ def read(path: Path) -> TensorFile:
         raw = path.read_bytes()
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    return parsed(raw, path)
+
+
+def parsed(raw: bytes, path: Path) -> TensorFile:
+    """The same of a file's bytes; ``path`` is for errors alone."""
     try:
         entries = safetensors.deserialize(raw)  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:

@@ -29,7 +29,14 @@ from narrowgauge.reference.steps import STEPS, VARIANTS, named
 
 def is_open(recipe: Recipe | None) -> bool:
     """Whether a recipe has a step that may be answered in more than one way."""
-    return recipe is not None and any(named(step)[0] in VARIANTS for chain in _chains(recipe) for step in chain[1:])
+    return bool(open_names(recipe))
+
+
+def open_names(recipe: Recipe | None) -> tuple[str, ...]:
+    """The names of a recipe's steps that may be answered in more than one way, each once."""
+    chains = () if recipe is None else _chains(recipe)
+    steps = (named(step)[0] for chain in chains for step in chain[1:])
+    return tuple(dict.fromkeys(name for name in steps if name in VARIANTS))
 
 
 def ways(recipe: Recipe) -> tuple[Recipe, list[Steps]]:

@@ -98,7 +98,8 @@ def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome,
     script, rightly = "", None
     if not isinstance(planned.claim.contract, Observe):
         rightly = want or expected(planned.claim, x)
-        script = standalone(planned.plugged, planned.claim, planned.device.target, x, rightly, verdict, planned.view)
+        where, case = planned.device.target, planned.case
+        script = standalone(planned.plugged, planned.claim, where, case, x, rightly, verdict, planned.view)
     message = failure_message(verdict, planned.subject, script)
     return Judged(row, message, script, x, outcome.outputs, rightly)
 
@@ -168,6 +169,6 @@ def waived(judged: Judged, waivers: Sequence[Waiver], versions: dict[str, str]) 
             continue
         if row.result == "failed":
             return replace(judged, row=replace(row, result="waived", waiver=waiver.link, reason=waiver.reason))
-        stale = f"the waiver for {waiver.kernel} on {waiver.target} ({waiver.link}) is stale: this case passes now"
-        return replace(judged, row=replace(row, result="failed", reason=stale), message=f"[STALE-WAIVER] {stale}")
+        row = replace(row, result="failed", reason=waiver.stale)
+        return replace(judged, row=row, message=f"[STALE-WAIVER] {waiver.stale}")
     return judged

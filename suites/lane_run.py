@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import fcntl
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import time
+import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import narrowgauge
 from narrowgauge.ci.lanes import Lane
-from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, RUN, RunRecord, Shard, digest, read_shard, write_json
-from narrowgauge.contracts.errors import BadInput
+from narrowgauge.ci.records import (
+    JOURNAL,
+    LEDGER,
+    PLAN,
+    RUN,
+    Check,
+    End,
+    RunRecord,
+    Shard,
+    digest,
+    read_shard,
+    write_json,
+)
+from narrowgauge.contracts.errors import BadInput, Infrastructure
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.golden.manifest import NAME, VECTORS
 from narrowgauge.suites.preflight import Fitness, preflight
@@ -32,25 +48,57 @@ SEALED = (PLAN, JOURNAL, LEDGER)
 WHOLE_RUN = 2
 #: workers that may die: each costs one test, and the rest goes on
 RESTARTS = 100
+#: where pytest looks for more options
+ADDED = "PYTEST_ADDOPTS"
 
 
-def prepared(out: Path) -> Path:
-    """A directory for results: made, or emptied of an earlier run's. Raises ``BadInput`` for one with other things."""
+@contextlib.contextmanager
+def prepared(out: Path) -> Iterator[None]:
+    """A directory for results, for one run at a time: made, or emptied of an earlier run's.
+
+    Raises ``BadInput`` for one that has other things in it, or that another run is writing to.
+    """
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file; expected a directory")
-    strangers = sorted(p.name for p in out.iterdir() if p.name not in LEFT) if out.exists() else []
-    if strangers:
-        raise BadInput(
-            f"--out {out} has {', '.join(strangers[:3])} in it, which no run wrote; name a directory of its own"
-        )
+    with contextlib.ExitStack() as stack:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_alone(out))
+            found = sorted(out.iterdir())
+            strangers = [path.name for path in found if not _is_left(path.name)]
+            if strangers:
+                raise BadInput(
+                    f"--out {out} has {', '.join(strangers[:3])} in it, which no run wrote; name a directory of its own"
+                )
+            for path in found:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        except OSError as error:
+            raise BadInput(f"cannot prepare --out {out}: {error.strerror}") from error
+        yield
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Two runs in one directory would mix their results."""
+    handle = os.open(out, os.O_RDONLY)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name in LEFT:
-            path = out / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    except OSError as error:
-        raise BadInput(f"cannot prepare --out {out}: {error.strerror}") from error
-    return out
+        _lock(handle, out)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, out: Path) -> None:
+    with contextlib.suppress(OSError):  # where the file system has no locks, nothing is said
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(f"another run is writing to --out {out}; each shard has a directory of its own") from None
+
+
+def _is_left(name: str) -> bool:
+    """Whether a run wrote a file of this name, or was writing it (a dot before, letters behind) when it was killed."""
+    return name in LEFT or any(name.startswith(f".{whole}.") for whole in LEFT)
 
 
 @dataclass
@@ -78,7 +126,11 @@ class LaneRun:
         """Look at the machine. The record says "started" on disk from the first moment: a machine may be lost here."""
         record = self.record
         self._write(record)
-        self.fitness = preflight(self.lane, self.target, self.out)
+        try:
+            self.fitness = preflight(self.lane, self.target, self.out)
+        except Exception as error:  # whatever it stumbles over, nothing was judged, and no kernel is at fault
+            traceback.print_exc()
+            self.fitness = Fitness([Check("preflight", False, f"{type(error).__name__}: {error}", "that it ends")])
         wrong = [f"{c.name}: {c.found}; expected {c.expected}" for c in self.fitness.wrong]
         record = replace(
             record,
@@ -96,9 +148,10 @@ class LaneRun:
         """Run this shard's tests, and write down how that went."""
         limits = Limits(60.0 * self.lane.minutes, WHOLE_RUN * self.lane.patience, self.out / JOURNAL)
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment.pop(ADDED, None)  # its words are among the options
         ended = supervise(self._command(), environment, self.out / LOG, limits, quiet)
         found = read_shard(self.out)
-        reason = ended.why or _unended(found, self.shard)
+        reason = ended.why or doubt(ended, found, self.shard) or ended.log
         self.exit_code = _exit_code(ended, found, reason)
         self.record = self._ended(
             replace(
@@ -136,7 +189,10 @@ class LaneRun:
         return replace(record, ended=_now(), seconds=round(seconds, 3), clock_moved=round(moved, 3))
 
     def _write(self, record: RunRecord) -> None:
-        write_json(self.out / RUN, record.to_json())
+        try:
+            write_json(self.out / RUN, record.to_json())
+        except BadInput as error:  # the directory was ours a moment ago: the disk is full, or gone
+            raise Infrastructure(f"{error}: {record.name} has no record of how it went") from error
 
     def _command(self) -> list[str]:
         out = self.out
@@ -155,28 +211,41 @@ class LaneRun:
         return [*command, *self.options]
 
 
-def _unended(found: Shard, shard: int) -> str:
-    """Which planned tests never ended; pytest's own exit code may say that all is well."""
+def doubt(ended: Ended, found: Shard, shard: int) -> str:
+    """Why a run that came to an end by itself did not come to the right one, or "". An exit code alone may lie."""
     if found.plan is None:
         return "there is no plan: pytest ended before it had collected its tests (pytest.log says why)"
-    lost = [cell.id for cell in found.plan.of_shard(shard) if cell.id not in found.ends]
-    if not lost:
-        return ""
-    running = f"; running were {', '.join(found.unended[:3])}" if found.unended else ""
-    return f"{len(lost)} planned tests never ended, first {lost[0]}{running}"
+    if lost := [cell.id for cell in found.plan.of_shard(shard) if cell.id not in found.ends]:
+        running = f"; running were {', '.join(found.unended[:3])}" if found.unended else ""
+        return f"{len(lost)} planned tests never ended, first {lost[0]}{running}; pytest ended with {ended.code}"
+    if twice := sorted(i for i, count in found.begun.items() if count > 1 or i in found.twice):
+        return f"{len(twice)} tests ran twice, first {twice[0]}: nothing may rerun them"
+    damage = [p for p in found.problems if not p.startswith(RUN)]
+    if damage:
+        return f"results are damaged: {'; '.join(damage[:3])}"
+    failed = sum(_is_bad(end) for end in found.ends.values())
+    expected = Exit.FAILED if failed else Exit.OK if found.ends else Exit.NOTHING
+    if ended.code != expected:
+        return (
+            f"pytest ended with {ended.code}, its results say {expected.value}: {failed} tests failed ({LOG} says why)"
+        )
+    if found.rows and not (found.directory / LEDGER).exists():
+        return f"{LEDGER} could not be written ({LOG} says why)"
+    return ""
 
 
 def _exit_code(ended: Ended, found: Shard, reason: str) -> int:
-    if ended.code in (Exit.BAD_INPUT, Exit.NOTHING):
-        return ended.code
-    if reason:
-        return Exit.INFRASTRUCTURE
-    bad = any(end.outcome in ("failed", "error") for end in found.ends.values())
-    return Exit.FAILED if bad or ended.code == Exit.FAILED else Exit.OK
+    if ended.code == Exit.BAD_INPUT and found.plan is None and not ended.why:
+        return Exit.BAD_INPUT
+    return Exit.INFRASTRUCTURE if reason else ended.code
+
+
+def _is_bad(end: End) -> bool:
+    return end.outcome in ("failed", "error")
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return datetime.datetime.fromtimestamp(time.time(), datetime.UTC).isoformat(timespec="seconds")
 
 
 def _attempt() -> int:
@@ -195,7 +264,7 @@ def _build() -> str:
 
 
 def _commit() -> str:
-    """The suite's commit, "+changed" where files differ from it; "" outside a checkout."""
+    """The suite's commit, "+changed" where files differ from it; "" outside a checkout. A container is told it."""
 
     def git(*arguments: str) -> str:
         try:
@@ -204,5 +273,7 @@ def _commit() -> str:
         except (OSError, subprocess.SubprocessError):
             return ""
 
+    if told := os.environ.get("NARROWGAUGE_COMMIT", ""):
+        return told
     commit = git("rev-parse", "HEAD")
     return f"{commit}+changed" if commit and git("status", "--porcelain", "--untracked-files=no") else commit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -40,8 +41,10 @@ class Run:
     def devices(self) -> list[Device]:
         """The devices of this run, the deepest on every emulated target. Raises ``BadInput`` for an unknown one."""
         if self.device_names:
-            return [device_named(name) for name in self.device_names]
-        return all_devices() if self.depth == DEPTHS[-1] else default_devices()
+            found = [device_named(name) for name in self.device_names]
+        else:
+            found = all_devices() if self.depth == DEPTHS[-1] else default_devices()
+        return _shared_out(found, os.environ.get("PYTEST_XDIST_WORKER", ""))
 
     @cached_property
     def kernels(self) -> list[Plugged]:
@@ -117,6 +120,25 @@ class Run:
         if "devices" in self.__dict__:
             for device in self.devices:
                 device.close()
+
+
+def _shared_out(devices: Sequence[Device], worker: str) -> list[Device]:
+    """The same devices, equal ones in another order for each of xdist's workers ("gw3").
+
+    A plan takes the first device of each target, so that each worker has one of several equal GPUs, and ids do not
+    change.
+    """
+    number = int(worker[2:]) if worker[2:].isdigit() else 0
+    equal: dict[str, list[Device]] = defaultdict(list)
+    for device in devices:
+        equal[device.target].append(device)
+    turned = {target: iter(_turned(found, number)) for target, found in equal.items()}
+    return [next(turned[device.target]) for device in devices]
+
+
+def _turned(devices: list[Device], places: int) -> list[Device]:
+    places %= len(devices)
+    return [*devices[places:], *devices[:places]]
 
 
 def _absolute(origin: str) -> str:

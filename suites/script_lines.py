@@ -46,9 +46,14 @@ def head(plugged: Plugged, about: str, target: str) -> list[str]:
 
 
 def tensor(plugged: Plugged, name: str, format_name: str, data: npt.NDArray[Any]) -> list[str]:
+    """A tensor of that name, its codes in the script itself."""
+    return typed(plugged, name, format_name, numbers(data.astype(format_named(format_name).storage)))
+
+
+def typed(plugged: Plugged, name: str, format_name: str, codes: str) -> list[str]:
     """A tensor of that name, of the format's own dtype where the library has it; other codes as they are."""
     storage = format_named(format_name).storage
-    lines = [f"bits = {numbers(data.astype(storage))}.copy()"]
+    lines = [f"bits = {codes}.copy()"]
     if plugged.kernel.backend == "numpy":
         plain = format_name in ("float32", "float16", "int8", "uint8", "int32")
         kind = f"np.{format_name}" if plain else f"ml_dtypes.{format_name}"

@@ -16,6 +16,7 @@ from narrowgauge.contracts.views import View
 from narrowgauge.reference.behaviour import recipe_of, resolved
 from narrowgauge.reference.interval import Expected
 from narrowgauge.suites.kv_scripts import of_a_call
+from narrowgauge.suites.product_scripts import of_a_product
 from narrowgauge.suites.script_lines import bits_of, head, tensor, view_of
 
 #: how many elements of a cast, and of a row or matrix of a quantizer, a script holds
@@ -23,7 +24,7 @@ ELEMENTS, LARGEST_MATRIX = 4, 1024
 
 
 def standalone(
-    plugged: Plugged, claim: Claim, target: str, x: Coded, want: Expected, verdict: Verdict, view: View
+    plugged: Plugged, claim: Claim, target: str, case: str, x: Coded, want: Expected, verdict: Verdict, view: View
 ) -> str:
     """The script, or "" where there is no mismatch to show or what shows it is too large to print."""
     if not verdict.mismatches:
@@ -32,7 +33,10 @@ def standalone(
         return of_a_call(plugged, claim, target, x, verdict, view)
     indices = list(dict.fromkeys(m.index for m in verdict.mismatches))
     recipe = recipe_of(claim)
-    if isinstance(claim.contract, Convert | Matmul):  # shards, blocks and packed buffers: no cut of a call is one
+    if isinstance(claim.contract, Matmul):
+        # a view of a product is too large to print, and files of inputs hold none
+        return of_a_product(plugged, claim, target, case, x, verdict) if view == "contiguous" else ""
+    if isinstance(claim.contract, Convert):  # shards, blocks and packed buffers: no cut of a call is one
         return ""
     if view != "contiguous" or (recipe is not None and not recipe.by_rows):  # of rows that belong together, all or none
         part, expected = x.data, _ends(want, lambda tensor: tensor.data)

@@ -15,8 +15,14 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-#: seconds between two looks, and seconds that a program has to write its results once it is asked to end
-LOOK, GRACE = 0.5, 30.0
+from narrowgauge.contracts.errors import Infrastructure
+from narrowgauge.contracts.processes import end_with_parent
+
+#: seconds between two looks
+LOOK = 0.2
+#: seconds that a program has to write its results once it is asked to end. A CI engine that cancels a job kills it in
+#: 10 s: what is left of them is for our own record
+GRACE = 7.0
 #: what a CI engine, or a person, ends a job with
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -27,6 +33,7 @@ class Ended:
 
     code: int
     why: str = ""
+    log: str = ""  #: what became of its output, where the log could not be written
 
 
 @dataclass(frozen=True)
@@ -43,23 +50,27 @@ def supervise(
 ) -> Ended:
     """Run a command in a process group of its own; its output goes to ``log`` and, unless ``quiet``, to ours.
 
-    What is ended gets SIGINT first, which lets pytest write what it has, and SIGKILL after ``GRACE`` seconds.
+    What is ended gets SIGINT first, which lets pytest write what it has, and SIGKILL after ``GRACE`` seconds, or when
+    we are told to stop once more. If we are killed, it is too. Raises ``Infrastructure`` where it cannot be started.
     """
-    process = subprocess.Popen(
-        command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    copier = threading.Thread(target=_copy, args=(process.stdout, log, quiet), daemon=True)
-    copier.start()
     with _told_to_stop() as told:
+        try:
+            process = subprocess.Popen(
+                command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent,
+            )  # fmt: skip
+        except OSError as error:
+            raise Infrastructure(f"cannot start {command[0]}: {error.strerror or error}") from error
+        assert process.stdout is not None
+        copy = _Copy(process.stdout, log, quiet)
+        copy.start()
         why = _wait(process, limits, told)
         if why:
-            _end(process)
-    code = process.wait()
-    _kill(process)  # what it left behind in its group
-    copier.join(GRACE)
-    return Ended(code, why)
+            _end(process, told)
+        code = process.wait()
+        _kill(process)  # what it left behind in its group
+        copy.join(GRACE)
+    return Ended(code, why, copy.lost)
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits, told: list[int]) -> str:
@@ -81,11 +92,13 @@ def _wait(process: subprocess.Popen[bytes], limits: Limits, told: list[int]) -> 
     return ""
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], told: list[int]) -> None:
+    """Ask, and wait no longer than we are given."""
+    before, end = len(told), time.monotonic() + GRACE
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE)
+    while process.poll() is None and len(told) == before and time.monotonic() < end:
+        time.sleep(LOOK)
     _kill(process)
 
 
@@ -94,19 +107,45 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _copy(source: IO[bytes], log: Path, quiet: bool) -> None:
-    """Read to the end whatever happens to the copies: a program whose output nobody reads stops."""
-    with contextlib.ExitStack() as stack:
-        copies: list[IO[bytes]] = [] if quiet else [sys.stdout.buffer]
-        with contextlib.suppress(OSError):
-            copies.append(stack.enter_context(log.open("wb")))
-        while block := os.read(source.fileno(), 65536):
-            for copy in list(copies):
-                try:
-                    copy.write(block)
-                    copy.flush()
-                except (OSError, ValueError):  # a full disk, a reader that went away
-                    copies.remove(copy)
+class _Copy(threading.Thread):
+    """Reads to the end whatever happens to the copies: a program whose output nobody reads stops."""
+
+    def __init__(self, source: IO[bytes], log: Path, quiet: bool) -> None:
+        super().__init__(daemon=True)
+        self.source, self.log, self.quiet = source, log, quiet
+        self.lost = ""
+
+    def run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.source)
+            copies: list[IO[bytes]] = [] if self.quiet else [sys.stdout.buffer]
+            try:
+                kept: IO[bytes] | None = stack.enter_context(self.log.open("wb", buffering=0))
+            except OSError as error:
+                kept, self.lost = None, _lost(self.log, error)
+            while block := os.read(self.source.fileno(), 65536):
+                if kept is not None:
+                    kept = self._keep(kept, block)
+                for copy in list(copies):
+                    try:
+                        copy.write(block)
+                        copy.flush()
+                    except (OSError, ValueError):  # a reader that went away
+                        copies.remove(copy)
+
+    def _keep(self, log: IO[bytes], block: bytes) -> IO[bytes] | None:
+        """Write all of a block; None once that fails: a log with a hole would read as if it were whole."""
+        try:
+            while block:
+                block = block[log.write(block) :]
+        except OSError as error:
+            self.lost = _lost(self.log, error)
+            return None
+        return log
+
+
+def _lost(log: Path, error: OSError) -> str:
+    return f"{log.name} is cut: {error.strerror or error}"
 
 
 @contextlib.contextmanager
@@ -120,7 +159,8 @@ def _told_to_stop() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield told
         return
-    before = {number: signal.signal(number, remember) for number in STOPS}
+    kept = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()  # nohup: go on
+    before = {number: signal.signal(number, remember) for number in STOPS if number not in kept}
     try:
         yield told
     finally:

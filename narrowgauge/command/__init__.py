@@ -48,6 +48,7 @@ start here:
                                             judge any program, in any language, on any machine, from files
   narrowgauge judge --stream cast/ocp_saturate/float32/float8_e4m3fn -- ./your_program
                                             or by pipes
+  narrowgauge compare results/*             where NVIDIA, AMD, emulated targets and nights part, and why
   narrowgauge explain "!!!!"                from a symptom to its causes; also a format, a policy, a recipe, a fault
 
 exit codes: 0 all well, 1 something is wrong (NOT READY), 3 the machine or installation failed, 4 bad input,
@@ -60,8 +61,9 @@ NEGATIVE = re.compile(r"-(\.?\d|nan|inf)", re.IGNORECASE)
 CUT = 141
 #: each is a module of this package
 SUBCOMMANDS = (
-    "devices", "test", "run", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr",
-    "kv", "audit", "lint", "explain", "golden", "bench", "report",
+    "devices", "test", "inputs", "judge", "identify", "probe", "instructions", "sweep", "cast", "diff", "sqnr", "kv",
+    "audit", "lint", "explain", "golden", "bench",
+    "run", "gate", "report", "compare",
 )  # fmt: skip
 
 
@@ -83,6 +85,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    parsed, rest = parse(list(sys.argv[1:] if arguments is None else arguments))
+    one_thread()  # now that everything is imported
+    try:
+        return int(parsed.run(parsed, rest))
+    except NarrowgaugeError as error:
+        print(f"narrowgauge: {error}", file=sys.stderr)
+        return Exit.INFRASTRUCTURE if isinstance(error, Infrastructure) else Exit.BAD_INPUT
+    except BrokenPipeError:  # "| head" has seen enough
+        _drop_output()
+        return CUT
+
+
+def parse(given: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """What a line of words means, and what of it goes to pytest. Exits with 4 where it means nothing."""
     parser = Parser(
         prog="narrowgauge",
         description=DESCRIPTION,
@@ -92,11 +108,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"narrowgauge {__version__}")
     subparsers = parser.add_subparsers(title="subcommands", metavar="COMMAND", required=True)
-    given = list(sys.argv[1:] if arguments is None else arguments)
     # One that is named is loaded alone: all of them take longer to import than most take to run.
     for name in given[:1] if given[:1] and given[0] in SUBCOMMANDS else SUBCOMMANDS:
         importlib.import_module(f"{__name__}.{name}").register(subparsers)
-    one_thread()
     program: list[str] = []
     chosen = subparsers.choices.get(given[0]) if given else None
     if chosen is not None and chosen.get_default("takes_program"):
@@ -109,14 +123,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     parsed.program = program
     if rest and not getattr(parsed, "passes_on", False):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    try:
-        return int(parsed.run(parsed, rest))
-    except NarrowgaugeError as error:
-        print(f"narrowgauge: {error}", file=sys.stderr)
-        return Exit.INFRASTRUCTURE if isinstance(error, Infrastructure) else Exit.BAD_INPUT
-    except BrokenPipeError:  # "| head" has seen enough
-        _drop_output()
-        return CUT
+    return parsed, rest
 
 
 def _apart(given: list[str]) -> tuple[list[str], list[str]]:

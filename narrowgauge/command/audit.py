@@ -15,7 +15,7 @@ from rich.progress import TaskID
 from narrowgauge.checkpoints.asked import BANDWIDTH, ENGINES, Asked, destinations
 from narrowgauge.checkpoints.audit import audit
 from narrowgauge.checkpoints.report import Found, Progress, Report
-from narrowgauge.command import audit_page
+from narrowgauge.command import audit_page, pages
 from narrowgauge.command.audit_words import plain, report_texts, said_now
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.top < 1:
         raise BadInput(f"--top {arguments.top}; expected 1 or more")
     if arguments.html:
-        audit_page.check(arguments.html)
+        pages.check(arguments.html)
     report = _work(asked)
     if arguments.json:
         print_json({"narrowgauge": __version__, **report.to_json()})

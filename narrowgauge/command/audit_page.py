@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
-import hashlib
-import importlib.util
 import json
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from narrowgauge.checkpoints.report import Group, Report, grouped
@@ -25,10 +21,10 @@ from narrowgauge.command.audit_words import (
     where,
     worst_first,
 )
-from narrowgauge.contracts.errors import BadInput, Infrastructure
+from narrowgauge.command.pages import rendered
 from narrowgauge.version import __version__
 
-TEMPLATES, PAGE = Path(__file__).parent / "templates", "audit.html.jinja"
+PAGE = "audit.html.jinja"
 #: findings of a group, and rows of a table, that the page holds; the rest is in --json
 MEMBERS, ROWS = 200, 500
 #: letters of a configuration
@@ -57,25 +53,12 @@ document.querySelectorAll("table.sortable").forEach(function (table) {
 """
 
 
-def check(path: Path) -> None:
-    """Raise before anything is read: ``BadInput`` for another kind of file, ``Infrastructure`` without Jinja."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise BadInput(f"--html {path}: expected a file that ends in .html")
-    if importlib.util.find_spec("jinja2") is None:
-        raise Infrastructure("--html needs Jinja, which is not installed: pip install jinja2")
-
-
 def page(report: Report) -> str:
     """The page as a text."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    made = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=False
-    ).get_template(PAGE)
     said, groups = list(about(report)), [_group(group) for group in grouped(report)]
     answers = {answer.about for answer in report.answers}
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    return made.render(
+    return rendered(
+        PAGE, SCRIPT,
         title=plain(report.asked.path.resolve().name), path=plain(str(report.asked.path)), version=__version__,
         date=datetime.date.today().isoformat(), wrong=report.wrong, verdict=plain(verdict(report)),
         answers=[{"about": plain(a.about), "said": plain(a.said)} for a in report.answers],
@@ -83,15 +66,7 @@ def page(report: Report) -> str:
         groups=groups, notes=sum(group["level"] == "note" for group in groups),
         ranges=audit_pictures.ranges(report), histograms=audit_pictures.histograms(report),
         tables=list(_tables(report)), configs=list(_configurations(report)), command=_command(report),
-        script=_Safe(SCRIPT), script_hash=f"sha256-{digest}",
     )  # fmt: skip
-
-
-class _Safe(str):
-    """Text of ours that is not to be escaped: the script."""
-
-    def __html__(self) -> str:
-        return self
 
 
 def _group(group: Group) -> dict[str, Any]:

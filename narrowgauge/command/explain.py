@@ -27,13 +27,13 @@ from narrowgauge.contracts.verdict import Exit
 from narrowgauge.devices.discovery import emulated
 from narrowgauge.devices.targets import TARGETS, Target
 from narrowgauge.plugin.screen import Grid, Line, facts, folded, screen, show
-from narrowgauge.reference.codec import decode, has_negative_zero, values
+from narrowgauge.reference.codec import values
 from narrowgauge.reference.deviations import Deviation
 from narrowgauge.reference.faults.applicability import Applicability, survey
 from narrowgauge.reference.faults.fault import AnyFault
 from narrowgauge.reference.faults.registry import FAULTS
+from narrowgauge.reference.format_words import format_facts
 from narrowgauge.reference.kv.caches import CACHES as KEPT
-from narrowgauge.reference.landmarks import has_subnormals, smallest_normal, top_code
 from narrowgauge.reference.policies import POLICIES, NamedPolicy
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.recipes.dispatch import CALLS
@@ -45,8 +45,6 @@ from narrowgauge.reference.words import facts_of
 COLUMNS = (8, 4, 2, 1)
 #: every spelling of a format, in lower case
 ALIASES = {alias.lower(): f.name for f in FORMATS.values() for alias in (f.name, f.safetensors, *f.aliases) if alias}
-#: said of what a format does not have
-NONE = "none"
 #: what a fault does where it can exist, and what is to be said of it
 WHERE = {
     "shows": "",
@@ -93,7 +91,7 @@ def _plot(arguments: argparse.Namespace) -> int:
         raise BadInput(f"--plot draws a format, and {arguments.what!r} is none; there are {', '.join(FORMATS)}")
     fmt = format_named(arguments.what)
     path = Path(arguments.plot or f"{fmt.name}.png")
-    plot(fmt, path, f"{fmt.bits} bits" if fmt.family == "integer" else _bits(fmt))
+    plot(fmt, path)
     if arguments.json:
         print_json({"name": fmt.name, "picture": str(path)})
     else:
@@ -193,52 +191,13 @@ def _recipe(recipe: Recipe, width: int) -> list[Text]:
 # --- formats ---------------------------------------------------------------------------------------------------------
 
 
-def _format_facts(fmt: Format) -> dict[str, str]:
-    top = top_code(fmt)
-    return {
-        "bits": _bits(fmt),
-        "largest finite": f"{_number(fmt, top)} ({top:#x})",
-        "smallest normal": NONE if fmt.family == "integer" else _number(fmt, smallest_normal(fmt)),
-        "smallest subnormal": _number(fmt, 1) if has_subnormals(fmt) else NONE,
-        "zero": "no" if fmt.family == "exponent" else "yes",
-        "infinity": "yes" if fmt.family == "ieee" else "no",
-        "NaN": _nans(fmt),
-        "negative zero": "yes" if has_negative_zero(fmt) else "no",
-        "safetensors": fmt.safetensors or NONE,
-        "aliases": ", ".join(fmt.aliases),
-        "authority": fmt.authority,
-    }
-
-
-def _bits(fmt: Format) -> str:
-    if fmt.family == "integer":
-        return f"{fmt.bits}, two's complement" if fmt.signed else f"{fmt.bits}, unsigned"
-    return f"{int(fmt.signed) or 'no'} sign, {fmt.exponent} exponent, {fmt.mantissa or 'no'} mantissa, bias {fmt.bias}"
-
-
-def _number(fmt: Format, code: int) -> str:
-    """The value of a code, in digits enough to read it back."""
-    return f"{decode(np.array([code], fmt.storage), fmt)[0]:.{17 if fmt.bits > 32 else 9}g}"
-
-
-def _nans(fmt: Format) -> str:
-    """The codes of NaN: "0x7f, 0xff", or "0x7d to 0x7f, 0xfd to 0xff"."""
-    if fmt.family == "integer":
-        return NONE
-    if fmt.bits > 8:
-        return "every code with the top exponent and a fraction"
-    codes = np.flatnonzero(np.isnan(values(fmt)))
-    runs = [run for run in np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1) if run.size]
-    return ", ".join(f"{r[0]:#04x}" if r.size == 1 else f"{r[0]:#04x} to {r[-1]:#04x}" for r in runs) or NONE
-
-
 def _format_data(fmt: Format) -> dict[str, Any]:
     table = [f"{v:.17g}" for v in values(fmt)] if fmt.bits <= 8 else None
-    return {"name": fmt.name, **_format_facts(fmt), "values": table}
+    return {"name": fmt.name, **format_facts(fmt), "values": table}
 
 
 def _format(fmt: Format, width: int) -> list[Text]:
-    texts = [Text(fmt.name, "bold"), *facts(_format_facts(fmt).items(), width, indent=0)]
+    texts = [Text(fmt.name, "bold"), *facts(format_facts(fmt).items(), width, indent=0)]
     if fmt.bits > 8:
         return texts
     shown = [f"{v:.8g}" for v in values(fmt)]

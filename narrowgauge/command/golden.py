@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from narrowgauge.command import golden_diff
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.golden.export import KINDS, export
@@ -15,9 +16,10 @@ from narrowgauge.golden.manifest import VECTORS, drift, load_manifest, problems,
 def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "golden",
-        help="check, regenerate or export the golden vectors",
+        help="check, compare, regenerate or export the golden vectors",
         description="verify: files against the manifest, and against what this version would generate. "
         "regenerate: write them anew; the same tables give the same bytes. "
+        "diff: what changed between two sets of them, and why. "
         "export: expanded tables, edge cases and C headers that need no Python to read, as a folder or an archive.",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -32,6 +34,7 @@ def register(subparsers: Any) -> None:
             _add_export(action)
         add_json(action)
         action.set_defaults(run=run)
+    golden_diff.add(actions)
 
 
 def _add_export(action: argparse.ArgumentParser) -> None:

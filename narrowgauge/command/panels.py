@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,12 @@ NAMES_WIDE, ALL_LABELLED = 62, 8
 #: so many values have a mark each
 MARKED = 64
 #: letters of a number beside which there is room for another
-WIDE = 12
+WIDE = 10
+#: below it a whole number is written with all its digits
+WHOLE = 2**32
+#: how far below its neighbours a number stands that has no room beside them: a part of the panel's height, which is
+#: that of two lines of text
+LOWER = 0.15
 SMALL = 9
 #: powers of two between two ticks
 STEPS = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -46,7 +52,14 @@ def number(value: float) -> str:
         return plain
     lead = "" if fraction == 0.5 else f"{2 * fraction:.5g}·"
     exact = not lead or float(lead[:-1]) == 2 * fraction
-    return f"{lead}$2^{{{exponent - 1}}}$" if exact else f"{value:.9g}"
+    if exact:
+        return f"{lead}$2^{{{exponent - 1}}}$"
+    return f"{value:.0f}" if float(value).is_integer() and abs(value) < WHOLE else f"{value:.9g}"
+
+
+def _wide(text: str) -> bool:
+    """Whether a number is too long to stand beside another; how powers are set takes no room."""
+    return len(re.sub(r"[$^{}]", "", text)) > WIDE
 
 
 def number_line(axes: Any, fmt: Format) -> None:
@@ -72,7 +85,7 @@ def number_line(axes: Any, fmt: Format) -> None:
     kind = "every positive value" if every else "positive values, a few of each binade"
     tall = "" if starts.all() else "; the first of each binade is tall"
     twos_complement = fmt.family == "integer" and fmt.signed
-    least = f"; two's complement reaches one further below zero, to {value_of(fmt.sign_bit, fmt):g}"
+    least = f"; two's complement reaches one further below zero, to {value_of(fmt.sign_bit, fmt):.0f}"
     axes.set_title(f"{kind}{tall}{least if twos_complement else ''}", loc="left", fontsize=11)
     axes.set_ylim(0, 2.6)
     axes.set_yticks([])
@@ -128,22 +141,22 @@ def top(axes: Any, fmt: Format) -> None:
         return
     for row, lane in enumerate(reversed(lanes)):
         _lane(axes, lane, row, points)
-    wide = any(len(number(x)) > WIDE for x in points)
+    lower = LOWER * (len(lanes) + 1) * any(_wide(number(x)) for x in points)
     for place, x in enumerate(points):
         is_value = place % 2 == 1
         axes.axvline(place, color=GREY, linewidth=0.8, linestyle="-" if is_value else ":", zorder=0)
         word = "largest" if place == LARGEST else "beyond" if place > LARGEST else "value"
         if 0 < place < len(points) - 1:
-            _below(axes, place, f"{number(x)}\n{word if is_value else 'tie'}", lower=wide and not is_value)
+            _below(axes, place, f"{number(x)}\n{word if is_value else 'tie'}", 0.0 if is_value else lower)
     for middle, word in zip(OF_SPECIALS, ("inf", "NaN"), strict=True):
         _below(axes, middle, f"{word}\ninput")
     axes.set_xlim(-0.05, OF_SPECIALS[-1] + 0.5)
-    axes.set_ylim(-1.15 - 0.3 * wide, len(lanes) - 0.2)
+    axes.set_ylim(-1.15 - 1.2 * lower, len(lanes) - 0.2)
 
 
-def _below(axes: Any, place: float, said: str, lower: bool = False) -> None:
+def _below(axes: Any, place: float, said: str, lower: float = 0.0) -> None:
     style = {"facecolor": "white", "linewidth": 0, "pad": 1}
-    axes.text(place, -0.95 if lower else -0.6, said, ha="center", va="top", fontsize=SMALL, bbox=style)
+    axes.text(place, -0.6 - lower, said, ha="center", va="top", fontsize=SMALL, bbox=style)
 
 
 def _lane(axes: Any, lane: AtTheTop, row: int, points: list[float]) -> None:
@@ -158,7 +171,7 @@ def _lane(axes: Any, lane: AtTheTop, row: int, points: list[float]) -> None:
         colour, hatch = _colour(gives, points[LARGEST]), "///" if np.isnan(gives) else ""
         axes.barh(row - 0.2, right - left, left=left, height=0.5, color=colour, edgecolor="white", hatch=hatch)
         axes.text(
-            (left + right) / 2, row - 0.2, number(gives), ha="center", va="center", fontsize=SMALL,
+            (left + right) / 2, row - 0.2, _given(gives, points), ha="center", va="center", fontsize=SMALL,
             bbox={"facecolor": "white", "alpha": 0.85, "linewidth": 0, "pad": 1.2},
         )  # fmt: skip
     for stretch in lane.stretches[:-1]:
@@ -168,6 +181,15 @@ def _lane(axes: Any, lane: AtTheTop, row: int, points: list[float]) -> None:
         0, row + 0.1, _names(lane.names), fontsize=8, va="bottom", ha="left",
         bbox={"facecolor": "white", "linewidth": 0, "pad": 0.5},
     )  # fmt: skip
+
+
+def _given(gives: float, points: list[float]) -> str:
+    """What a bar says: the number, or where that has no room, which number it is; the axis has its digits."""
+    said = number(gives)
+    if not _wide(said):
+        return said
+    top, one = points[LARGEST], points[LARGEST - 2]
+    return {top: "largest", one: "before", 2 * one - top: "2 before"}.get(abs(gives), said)
 
 
 def _colour(gives: float, largest: float) -> str:

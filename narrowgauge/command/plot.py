@@ -8,6 +8,7 @@ from typing import Any
 from narrowgauge.command import panels, pictures
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import Format
+from narrowgauge.reference.format_words import bits
 from narrowgauge.reference.number_line import sibling
 
 #: inches
@@ -16,14 +17,14 @@ LINE, MIDDLE, SIBLING = 2.6, 4.4, 3.8
 WIDEST = 32
 
 
-def plot(fmt: Format, path: Path, bits: str) -> None:
-    """Draw a format into a .png or .svg file. ``bits`` says how its code is laid out.
+def plot(fmt: Format, path: Path) -> None:
+    """Draw a format into a .png or .svg file.
 
     Raises ``BadInput`` for another kind of file or too wide a format, and ``Infrastructure`` without matplotlib.
     """
     if fmt.bits > WIDEST:
         raise BadInput(f"--plot draws formats of at most {WIDEST} bits; {fmt.name} has {fmt.bits}")
-    pictures.save(path, "--plot", height(fmt), lambda figure: draw(figure, fmt, bits))
+    pictures.save(path, "--plot", height(fmt), lambda figure: draw(figure, fmt))
 
 
 def height(fmt: Format) -> float:
@@ -35,10 +36,11 @@ def _heights(fmt: Format) -> list[float]:
     return [LINE, MIDDLE, *([SIBLING] if sibling(fmt) else [])]
 
 
-def draw(figure: Any, fmt: Format, bits: str) -> None:
+def draw(figure: Any, fmt: Format) -> None:
     """All panels of a format."""
     heights = _heights(fmt)
-    figure.suptitle(f"{fmt.name}: {bits}\n{fmt.authority}", fontsize=13)
+    laid_out = f"{fmt.bits} bits" if fmt.family == "integer" else bits(fmt)
+    figure.suptitle(f"{fmt.name}: {laid_out}\n{fmt.authority}", fontsize=13)
     grid = figure.add_gridspec(len(heights), 2, height_ratios=heights, width_ratios=[1, 1.15])
     panels.number_line(figure.add_subplot(grid[0, :]), fmt)
     panels.spacing(figure.add_subplot(grid[1, 0]), fmt)

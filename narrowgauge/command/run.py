@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.plugin.screen import Grid, Line, screen, show
 from narrowgauge.reference.inputs import DEPTHS
-from narrowgauge.suites.lane_run import LaneRun, prepared
+from narrowgauge.suites.lane_run import ADDED, LaneRun, prepared
 
 #: variables of the environment that say the same as options, for CI engines
 ARCH, SHARD, OUT = "ARCH", "SHARD", "OUT"
@@ -27,6 +29,12 @@ REFUSED = {
     "--splits": "shards are --shard K/N",
     "--group": "shards are --shard K/N",
     "--store-durations": "python -m narrowgauge.ci.splitting makes durations of results directories",
+    "--require-verified": "whether a path was executed is the gate's question",
+    "--runxfail": "a failure that is waived would count as passed",
+    "--setup-only": "a test that is not called judges nothing",
+    "--setup-plan": "a test that is not called judges nothing",
+    "--continue-on-collection-errors": "tests that could not be collected would be missing from the plan",
+    "--numprocesses": "it is -n N here",
     "--dist": "the run decides how tests are shared out",
     "--device": "the lane names its devices (ci/lanes.toml)",
     "--collect-only": "a run runs; 'narrowgauge test --collect-only' lists tests",
@@ -35,6 +43,8 @@ REFUSED = {
     "--exitfirst": "a run that ends at its first failure leaves tests of its plan unrun",
     "--maxfail": "a run that ends early leaves tests of its plan unrun",
 }
+#: -x, also where it is written together with others, as in -vx
+FIRST_FAILURE = re.compile(r"-[lqsv]*x[lqsvx]*")
 
 
 def register(subparsers: Any) -> None:
@@ -65,19 +75,19 @@ def register(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     lane = lane_named(arguments.lane, *([arguments.lanes] if arguments.lanes else []))
-    _refuse(rest)
+    options = (*shlex.split(os.environ.get(ADDED, "")), *rest)
+    _refuse(options)
     shard, shards = _shard(arguments.shard or "1/1")
-    out = prepared(Path(arguments.out or f".narrowgauge/{lane.name}"))
-    ran = LaneRun(
-        lane=lane,
-        target=_target(lane, arguments.arch),
-        shard=shard,
-        shards=shards,
-        out=out,
-        depth=arguments.depth or lane.depth,
-        workers=arguments.workers or lane.workers,
-        options=tuple(rest),
-    )
+    workers = lane.workers if arguments.workers is None else arguments.workers
+    if workers < 1:
+        raise BadInput(f"-n {workers}; expected at least 1: a test that kills its process must not end the run")
+    out = Path(arguments.out or f".narrowgauge/{lane.name}")
+    target, depth = _target(lane, arguments.arch), arguments.depth or lane.depth
+    with prepared(out):
+        return _run(LaneRun(lane, target, shard, shards, out, depth, workers, options), arguments)
+
+
+def _run(ran: LaneRun, arguments: argparse.Namespace) -> int:
     record = ran.preflight()
     if not arguments.json:
         _show(record)
@@ -95,9 +105,9 @@ def _end(arguments: argparse.Namespace, record: RunRecord, code: int) -> int:
     return code
 
 
-def _refuse(rest: list[str]) -> None:
-    for word in rest:
-        name = word.split("=")[0]
+def _refuse(options: Sequence[str]) -> None:
+    for word in options:
+        name = "-x" if FIRST_FAILURE.fullmatch(word) else word.split("=")[0]
         if name in REFUSED:
             raise BadInput(f"narrowgauge run does not take {name}: {REFUSED[name]}")
 

@@ -15,7 +15,8 @@ import pytest
 
 from narrowgauge.ci.records import JOURNAL, PLAN, Cell, Plan, write_json
 from narrowgauge.ci.splitting import assign
-from narrowgauge.contracts.errors import NarrowgaugeError
+from narrowgauge.contracts.errors import BadInput, NarrowgaugeError
+from narrowgauge.contracts.processes import end_with_parent
 from narrowgauge.plugin.cells import ROW, stable
 from narrowgauge.suites.planning import Planned
 
@@ -39,7 +40,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.narrowgauge_lane and not hasattr(config, "workerinput"):
+    if not config.option.narrowgauge_lane:
+        return
+    end_with_parent()  # what is killed takes its pytest and its workers with it
+    if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Journal(config), "narrowgauge-journal")
 
 
@@ -53,6 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     shard, shards = map(int, option.narrowgauge_shard.split("/"))
     by_id = {stable(item.nodeid): item for item in items}
     try:
+        if len(by_id) < len(items):
+            raise BadInput("two tests have one id: a lane runs the suite alone, no files of others")
         cells = assign([cell_of(i, item) for i, item in by_id.items()], lane, shards)
     except NarrowgaugeError as error:
         raise pytest.UsageError(str(error)) from None
@@ -84,6 +90,8 @@ def cell_of(nodeid: str, item: pytest.Item) -> Cell:
             "format": claim.format,
         }
         return Cell(nodeid, 0, **what, case=one.case, **who, markers=one.markers)
+    if one is None:
+        raise BadInput(f"{nodeid} judges no kernel: a lane runs the suite alone, no files of others")
     return Cell(nodeid, 0, **one.names, markers=one.markers)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import lcm
 
 import numpy as np
@@ -57,15 +57,17 @@ def call(shape: Shape) -> Callable[[Claim], Coded]:
 def suits(shape: Shape) -> Callable[[Claim], bool]:
     """Whether a claim can have such a call."""
 
-    def suited(claim: Claim) -> bool:
-        multiplying = multiplying_of(claim)
-        try:
-            to_memory(multiplying.product, call_of(multiplying, shape))
-        except BadInput:
-            return False
-        return True
+    return lambda claim: _has(multiplying_of(claim), shape)
 
-    return suited
+
+@cache
+def _has(multiplying: Multiplying, shape: Shape) -> bool:
+    """Whether there is such a call. A plan asks it once for each device, and the answer costs a product."""
+    try:
+        to_memory(multiplying.product, call_of(multiplying, shape))
+    except BadInput:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)

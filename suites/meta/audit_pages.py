@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from narrowgauge.checkpoints.findings import Kind
 from narrowgauge.checkpoints.kinds import GROUPS
 from narrowgauge.checkpoints.methods import METHODS, Method
 from narrowgauge.checkpoints.report import LEVELS
+from narrowgauge.suites.meta.pages import Page, table
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.audit_pages -->\n"
 #: what each file of kinds is about, in the order of the page
 TITLES = {
     "files": "Files",
@@ -24,17 +22,12 @@ TITLES = {
 }
 
 
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-
 def kinds(title: str, group: Mapping[str, Kind]) -> Iterator[str]:
     """The kinds of one subject: what is wrong first."""
     yield f"### {title}\n"
-    yield _row("finding", "level", "what is so", "what to do")
-    yield "|---|---|---|---|"
-    for name, kind in sorted(group.items(), key=lambda item: (LEVELS.index(item[1].level), item[0])):
-        yield _row(name, kind.level, kind.meaning, kind.remedy)
+    ordered = sorted(group.items(), key=lambda item: (LEVELS.index(item[1].level), item[0]))
+    rows = ((name, kind.level, kind.meaning, kind.remedy) for name, kind in ordered)
+    yield from table(("finding", "level", "what is so", "what to do"), rows)
     yield ""
 
 
@@ -51,10 +44,8 @@ def methods() -> Iterator[str]:
     """Every quant_method, and what of it is read."""
     yield "## Methods of quantization\n"
     yield "What `quant_method` can say. Of one that is not read an audit says so, and what its tensors are by name.\n"
-    yield _row("method", "taken by", "read")
-    yield "|---|---|---|"
-    for name, method in METHODS.items():
-        yield _row(f"`{name}`", ", ".join(method.engines) or "neither engine", _read(method))
+    rows = ((f"`{n}`", ", ".join(method.engines) or "neither engine", _read(method)) for n, method in METHODS.items())
+    yield from table(("method", "taken by", "read"), rows)
     yield ""
 
 
@@ -66,5 +57,7 @@ def _read(method: Method) -> str:
     return f"yes, but for {method.in_part}" if method.in_part else "yes"
 
 
+PAGE = Page("audit.md", "audit_pages", below)
+
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
+    PAGE.write()

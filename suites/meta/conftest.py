@@ -12,7 +12,10 @@ from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
+from narrowgauge.golden import manifest
+from narrowgauge.golden.families import Family
 from narrowgauge.golden.manifest import VECTORS
+from narrowgauge.suites.meta.golden_changes import FEW
 from narrowgauge.suites.meta.kv_stats_sets import kv_file_at
 from narrowgauge.suites.offline import write_inputs
 
@@ -25,6 +28,22 @@ def folder(tmp_path: Path) -> Path:
     copy = tmp_path / "vectors"
     shutil.copytree(VECTORS, copy)
     return copy
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> list[Family]:
+    """The generator makes a few families alone, and whatever a test puts here besides."""
+    chosen = list(FEW)
+    monkeypatch.setattr(manifest, "families", lambda: iter(chosen))
+    return chosen
+
+
+@pytest.fixture
+def old(few: list[Family], tmp_path: Path) -> Path:
+    """The vectors of a few families, as they are."""
+    folder = tmp_path / "old"
+    manifest.regenerate(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")

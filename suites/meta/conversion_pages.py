@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from narrowgauge.reference.convert.catalogue import CONVERSIONS
 from narrowgauge.reference.convert.words import facts_of
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "conversions.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.conversion_pages -->\n"
+from narrowgauge.suites.meta.pages import Page
 
 
 def below() -> str:
@@ -20,5 +16,7 @@ def below() -> str:
     return "\n" + "\n".join(sections)
 
 
+PAGE = Page("conversions.md", "conversion_pages", below)
+
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
+    PAGE.write()

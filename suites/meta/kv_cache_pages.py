@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from narrowgauge.contracts.cache import Buffer, Cache, Part
 from narrowgauge.reference.kv.before import BEFORE
 from narrowgauge.reference.kv.caches import CACHES
 from narrowgauge.reference.kv.slots import SLOTS
 from narrowgauge.reference.kv.words import axes, element, padding
 from narrowgauge.reference.recipes import RECIPES
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "kv-caches.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.kv_cache_pages -->\n"
+from narrowgauge.suites.meta.pages import Page, anchor
 
 
 def buffer_line(cache: Cache, buffer: Buffer) -> str:
@@ -27,15 +23,11 @@ def buffer_line(cache: Cache, buffer: Buffer) -> str:
 
 def part_line(part: Part) -> str:
     """A part: what quantizes it, what is done before, which scale it is given."""
-    how = f"[{part.recipe}](recipes.md#{_anchor(part.recipe)})" if part.recipe else part.keeps or "kept"
+    how = f"[{part.recipe}](recipes.md#{anchor(part.recipe)})" if part.recipe else part.keeps or "kept"
     first = f", {part.first} first" if part.first else ""
     given = "".join(f", `{part.scaled_by}_{name}`" for name in (RECIPES[part.recipe].inputs if part.recipe else ()))
     columns = f" [{part.columns}]" if part.columns else ""
     return f"{part.name}{columns}: {how}{first}{given}"
-
-
-def _anchor(recipe: str) -> str:
-    return "".join(c for c in recipe.lower() if c.isalnum() or c in "-_")
 
 
 def paired(lines: list[str]) -> list[str]:
@@ -74,5 +66,7 @@ def below() -> str:
     return "\n".join(line for title, lines in titled for line in ("", f"## {title}", "", *lines)) + "\n"
 
 
+PAGE = Page("kv-caches.md", "kv_cache_pages", below)
+
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
+    PAGE.write()

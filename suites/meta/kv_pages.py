@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from narrowgauge.reference.kv.flag import Flag
 from narrowgauge.reference.kv.flags import FLAGS, VERSIONS, possibly_stored
 from narrowgauge.reference.kv.footprint import KINDS, bytes_per_token
 from narrowgauge.reference.kv.guards import METHODS, RULES, Rules
+from narrowgauge.suites.meta.pages import Page, line, table
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "kv-engines.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.kv_pages -->\n"
 #: one target for each column of the table of flags
 COLUMNS = ("sm_80", "sm_90", "sm_100", "sm_120", "gfx942", "gfx950")
-
-
-def _table(*headings: str) -> list[str]:
-    return ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _cell(engine: str, flag: Flag, target: str) -> str:
@@ -37,9 +27,9 @@ def _cell(engine: str, flag: Flag, target: str) -> str:
 def flags(engine: str) -> Iterator[str]:
     """Every flag, what it stores on a target of each kind, and what is to be known."""
     yield f"## Flags of {engine} {VERSIONS[engine]}\n"
-    yield from _table("flag", "scales", *COLUMNS)
+    yield from table(("flag", "scales", *COLUMNS), ())
     for flag in FLAGS[engine].values():
-        yield _row(flag.name, flag.scale, *(_cell(engine, flag, target) for target in COLUMNS))
+        yield line(flag.name, flag.scale, *(_cell(engine, flag, target) for target in COLUMNS))
     yield ""
     for flag in FLAGS[engine].values():
         said = dict.fromkeys(filter(None, (flag.says, *(row.says for row in flag.rows))))
@@ -52,13 +42,13 @@ def footprints() -> Iterator[str]:
     """Every kind, and what a token takes."""
     yield "## Bytes of a token\n"
     yield "Of a layer with 8 heads of 128; of latent rows with a latent vector of 512 and 64 beside it.\n"
-    yield from _table("kind", "bytes", "32 layers, KiB", "source")
+    yield from table(("kind", "bytes", "32 layers, KiB", "source"), ())
     for kind in KINDS.values():
         shape = (1, 512, 64) if kind.latent else (8, 128, 128)
         if "V4" in kind.name:
             shape = (1, 512, 0) if kind.name.endswith(".1") else (1, 448, 64)
         size = bytes_per_token(kind.name, 1, *shape)
-        yield _row(kind.name, f"{size:,}", f"{size / 32:g}", kind.source)
+        yield line(kind.name, f"{size:,}", f"{size / 32:g}", kind.source)
     yield ""
 
 
@@ -66,17 +56,17 @@ def guards(engine: str, method: str, rules: Rules) -> Iterator[str]:
     """The guards of one way to read a checkpoint, in their order."""
     yield f"### {engine}, {method}: {METHODS[method]}\n"
     yield f"What the checkpoint lacks is {rules.missing:g} before the guards. Read in {rules.source}.\n"
-    yield from _table("scales", "first that holds", "then")
+    yield from table(("scales", "first that holds", "then"), ())
     for guard in rules.refuses:
-        yield _row("all", guard.when, guard.raises)
+        yield line("all", guard.when, guard.raises)
     if rules.heads:
-        yield _row("all", "more than one number in a scale", rules.heads)
+        yield line("all", "more than one number in a scale", rules.heads)
     for chain in rules.chains:
         for guard in chain.guards:
             taken = ", ".join("1.0" if t == "one" else t for t in guard.takes) + (
                 ", doubled on FNUZ" if guard.doubled else ""
             )
-            yield _row(", ".join(chain.scales), guard.when, guard.raises or "; ".join(filter(None, (taken, guard.why))))
+            yield line(", ".join(chain.scales), guard.when, guard.raises or "; ".join(filter(None, (taken, guard.why))))
     yield ""
     if rules.warns:
         yield from (f"* logs where {warns.when} ({warns.over}): {warns.says}." for warns in rules.warns)
@@ -91,5 +81,7 @@ def below() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+PAGE = Page("kv-engines.md", "kv_pages", below)
+
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
+    PAGE.write()

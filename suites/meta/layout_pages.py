@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from narrowgauge.contracts.layout import Layout
 from narrowgauge.reference.layouts import LAYOUTS, ZERO_POINTS
 from narrowgauge.reference.layouts.mapping import in_memory_order
+from narrowgauge.suites.meta.pages import Page
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "layouts.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.layout_pages -->\n"
 #: characters of a picture's line
 WIDTH = 120
 
@@ -105,5 +103,7 @@ def below() -> str:
     return "\n" + "\n".join(section(layout) for layout in LAYOUTS.values()) + "\n" + zero_points()
 
 
+PAGE = Page("layouts.md", "layout_pages", below)
+
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
+    PAGE.write()

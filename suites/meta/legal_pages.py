@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from narrowgauge.reference.legal.operations import OPERATIONS, YES, Operation
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "legal.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.legal_pages -->\n"
+from narrowgauge.suites.meta.pages import Page, anchor
 
 
 def table() -> Iterator[str]:
@@ -18,7 +15,7 @@ def table() -> Iterator[str]:
     yield "|---" * (len(formats) + 2) + "|"
     for o in OPERATIONS.values():
         others = [f"{f}: {v}" for f, v in o.verdicts.items() if f not in formats]
-        cells = [f"[{o.name}](#{_anchor(o)})", *(o.verdicts.get(f, "") for f in formats), ", ".join(others)]
+        cells = [f"[{o.name}](#{anchor(o.name)})", *(o.verdicts.get(f, "") for f in formats), ", ".join(others)]
         yield f"| {' | '.join(cells)} |"
 
 
@@ -36,15 +33,13 @@ def _often(format_name: str) -> bool:
     return sum(format_name in o.verdicts for o in OPERATIONS.values()) > 2
 
 
-def _anchor(o: Operation) -> str:
-    return "".join(c for c in o.name.lower().replace(" ", "-") if c.isalnum() or c in "-_")
-
-
 def below() -> str:
     """All that stands below the mark."""
     sections = [line for o in OPERATIONS.values() for line in section(o)]
     return "\n" + "\n".join([*table(), *sections]) + "\n"
 
 
+PAGE = Page("legal.md", "legal_pages", below)
+
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text(encoding="utf-8").split(MARK)[0] + MARK + below(), encoding="utf-8")
+    PAGE.write()

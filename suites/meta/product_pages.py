@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from narrowgauge.reference.matmul.accumulators import ACCUMULATORS
 from narrowgauge.reference.matmul.products import PRODUCTS
 from narrowgauge.reference.matmul.words import facts_of, facts_of_accumulator
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "products.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.product_pages -->\n"
+from narrowgauge.suites.meta.pages import Page
 
 
 def _section(name: str, facts: list[tuple[str, str]]) -> str:
@@ -23,5 +19,7 @@ def below() -> str:
     return "\n" + "\n".join(["## Products", "", *products, "## Accumulators", "", *kept])
 
 
+PAGE = Page("products.md", "product_pages", below)
+
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
+    PAGE.write()

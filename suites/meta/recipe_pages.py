@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.words import facts_of
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.recipe_pages -->\n"
+from narrowgauge.suites.meta.pages import Page, anchor
 
 
 def table() -> str:
@@ -18,7 +14,7 @@ def table() -> str:
     for r in RECIPES.values():
         returned = ", ".join(f"{n} {f}" for n, f in r.outputs(r.destinations[0].format).items() if n != "codes")
         to = ", ".join(d.format for d in r.destinations)
-        lines.append(f"| [{r.name}](#{_anchor(r)}) | {r.blocks} | {to} | {', '.join(r.inputs)} | {returned} |")
+        lines.append(f"| [{r.name}](#{anchor(r.name)}) | {r.blocks} | {to} | {', '.join(r.inputs)} | {returned} |")
     return "\n".join(lines) + "\n"
 
 
@@ -28,14 +24,12 @@ def section(recipe: Recipe) -> str:
     return "\n".join([f"### {recipe.name}", "", *said, ""])
 
 
-def _anchor(recipe: Recipe) -> str:
-    return "".join(c for c in recipe.name.lower() if c.isalnum() or c in "-_")
-
-
 def below() -> str:
     """All that stands below the mark."""
     return "\n" + table() + "\n" + "\n".join(section(recipe) for recipe in RECIPES.values())
 
 
+PAGE = Page("recipes.md", "recipe_pages", below)
+
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
+    PAGE.write()

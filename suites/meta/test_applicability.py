@@ -16,8 +16,12 @@ from narrowgauge.reference.faults.applicability import applicability, equivalent
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import cases_for
 from narrowgauge.reference.judge import judge
+from narrowgauge.suites.meta.fault_places import load, places_of
 
 pytestmark = pytest.mark.meta
+
+#: what docs/faults says of every fault
+PLACES = load()
 
 #: how many of all bfloat16 and of all float16 inputs a wrong e4m3fn cast changes; counted in a trial with codecs of its
 #: own, before this suite existed. None: the fault cannot exist.
@@ -110,6 +114,7 @@ def test_unknown_fault() -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_shows_and_each_pair_of_formats_stands_once(fault: str) -> None:
     found = survey(fault)
+    assert places_of(found) == PLACES[fault], "run python -m narrowgauge.suites.meta.fault_places, and fault_pages"
     assert any(one.state == "shows" for one in found)
     claims = [Claim.parse(one.claim) for one in found]
     pairs = [("" if c.operation == "cast" else f"{c.operation} {c.rule}", c.source, c.format) for c in claims]

@@ -25,7 +25,8 @@ from narrowgauge.checkpoints.ranges import SHOWN, Range, held_by, layer_of
 from narrowgauge.checkpoints.report import Found, Report
 from narrowgauge.command import audit as audit_command
 from narrowgauge.command import audit_pictures
-from narrowgauge.command.audit_page import PAGE, TEMPLATES, page
+from narrowgauge.command.audit_page import PAGE, page
+from narrowgauge.command.pages import TEMPLATES
 from narrowgauge.suites.meta import audit_pages
 from narrowgauge.suites.meta.command_sets import ends, refused
 from narrowgauge.suites.meta.small_bytes import E2M1, bf16, write_safetensors
@@ -33,7 +34,7 @@ from narrowgauge.suites.meta.small_checkpoints import write
 from narrowgauge.suites.meta.test_audit import FIELDS
 
 pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("plain_terminal")]
-needs_docs = pytest.mark.skipif(not audit_pages.PAGE.exists(), reason="the package is installed without docs/")
+needs_docs = pytest.mark.skipif(not audit_pages.PAGE.path.exists(), reason="the package is installed without docs/")
 #: elements that HTML has without an end, and those of SVG that are written as <line/>
 VOID, CLOSED = {"meta", "br"}, {"line", "rect"}
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">.weight'
@@ -142,9 +143,7 @@ def test_the_template_is_in_the_wheel() -> None:
 @needs_docs
 def test_the_docs_say_it_all() -> None:
     """Every kind of finding as it is declared, every option, every field of --json."""
-    head, mark, below = audit_pages.PAGE.read_text().partition(audit_pages.MARK)
-    assert mark
-    assert below == audit_pages.below(), "run: python -m narrowgauge.suites.meta.audit_pages"
+    head, below = audit_pages.PAGE.parts()
     assert all(f"| {kind} | {KINDS[kind].level} |" in below for kind in KINDS)
     subparsers = argparse.ArgumentParser().add_subparsers()
     audit_command.register(subparsers)
@@ -153,7 +152,7 @@ def test_the_docs_say_it_all() -> None:
         assert f"`{option}" in head, option
     for field in FIELDS:
         assert f"`{field}`" in head, field
-    assert (audit_pages.PAGE.parent / "audit.png").is_file()
+    assert (audit_pages.PAGE.path.parent / "audit.png").is_file()
 
 
 # --- the picture of magnitudes ---------------------------------------------------------------------------------------

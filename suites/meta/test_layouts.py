@@ -24,7 +24,7 @@ from narrowgauge.reference.layouts import (
     zero_points_named,
     zeros_of,
 )
-from narrowgauge.suites.meta import layout_pages, layout_vectors
+from narrowgauge.suites.meta import layout_vectors
 from narrowgauge.suites.meta.layout_vectors import digest, numbered
 from narrowgauge.suites.meta.second_layouts import SECOND, memory
 
@@ -264,10 +264,3 @@ WRONG_ZEROS = [
 def test_a_zero_point_without_a_place_is_refused(name: str, zeros: Array, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         stored_zeros(zeros, ZERO_POINTS[name])
-
-
-def test_the_page_is_what_the_declarations_say() -> None:
-    head, mark, below = layout_pages.PAGE.read_text().partition(layout_pages.MARK)
-    assert head.startswith("# Layouts")
-    assert mark
-    assert below == layout_pages.below(), "run: python -m narrowgauge.suites.meta.layout_pages"

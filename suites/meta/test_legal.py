@@ -10,7 +10,6 @@ import pytest
 
 from narrowgauge.command import explain, legal_words
 from narrowgauge.reference.legal.operations import NO, OPERATIONS, YES
-from narrowgauge.suites.meta.legal_pages import MARK, PAGE, below
 from narrowgauge.suites.meta.second_legal import ANSWERS, Number, rounded
 
 pytestmark = pytest.mark.meta
@@ -46,10 +45,6 @@ def test_the_second_rounding_knows_ties_and_ends() -> None:
     assert rounded(Fraction(65519), "float16") == 65504
     assert rounded(Fraction(10**6), "float8_e4m3fn") == 448
     assert rounded(Fraction(1, 1024), "float8_e4m3fn") == 0
-
-
-def test_the_page_shows_the_table() -> None:
-    assert PAGE.read_text(encoding="utf-8").split(MARK)[1] == below(), "python -m narrowgauge.suites.meta.legal_pages"
 
 
 def test_explain_shows_the_table_and_an_operation() -> None:

@@ -128,6 +128,7 @@ def test_where_ocp_and_fnuz_part() -> None:
         (448, "448"), (2**-9, "$2^{-9}$"), (0.5, "0.5"), (0.75 * 2**-9, "1.5·$2^{-10}$"), (2.0**127, "$2^{127}$"),
         (-240, "-240"), (-0.0, "-0"), (np.nan, "NaN"), (-np.inf, "-inf"), (65504, "65504"),
         (float(np.finfo(np.float32).max), "3.40282347e+38"),
+        (2.0**31 - 1, "2147483647"), (1.5 * 2**-20, "1.5·$2^{-20}$"), (-(2.0**33) - 1, "-8.58993459e+09"),
     ],
 )  # fmt: skip
 def test_numbers_in_few_letters(value: float, text: str) -> None:
@@ -138,14 +139,14 @@ def test_numbers_in_few_letters(value: float, text: str) -> None:
 
 
 @needs_matplotlib
-@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn", "float32"])
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn", "float32", "tfloat32", "bfloat16"])
 def test_no_text_is_cut(name: str) -> None:
     """Everything that is written lies on the picture, and no two labels of the panel of policies on one another."""
     import matplotlib.style
 
     fmt = FORMATS[name]
     with matplotlib.style.context(pictures.STYLE, after_reset=True):
-        figure = pictures.figure_of(plot.height(fmt), lambda drawn: plot.draw(drawn, fmt, ""))
+        figure = pictures.figure_of(plot.height(fmt), lambda drawn: plot.draw(drawn, fmt))
         figure.set_dpi(pictures.DPI)
         figure.draw_without_rendering()
     canvas = figure.bbox

@@ -28,7 +28,7 @@ from narrowgauge.reference.matmul.cases import Shape, call_of
 from narrowgauge.reference.matmul.products import PRODUCTS
 from narrowgauge.reference.matmul.words import facts_of
 from narrowgauge.suites.meta.command_sets import as_json
-from narrowgauge.suites.meta.product_pages import MARK, PAGE
+from narrowgauge.suites.meta.product_pages import PAGE
 
 pytestmark = pytest.mark.meta
 
@@ -161,7 +161,7 @@ def test_casts_to_int32() -> None:
 def test_the_export_says_what_the_tensors_of_a_product_are() -> None:
     """Every tensor of the vectors has its name there, or in the table of docs/products.md to which it points."""
     part = README.split("(docs/conversions.md)")[1].split("of matmul:")[0]
-    table = PAGE.read_text(encoding="utf-8").split(MARK)[0]
+    table = PAGE.parts()[0]
     stored = [golden.layout(claim) for each in golden.families() for claim in golden.claims_of(*each)]
     names = {name.partition(".")[2] for tensors in stored for name in tensors}
     assert {"shape", "result", "experts"} < names

@@ -24,7 +24,6 @@ from narrowgauge.reference.listing import mismatches
 from narrowgauge.reference.recipes import RECIPES
 from narrowgauge.reference.steps import STEPS, operands_of
 from narrowgauge.reference.words import WORDS, facts_of, in_words
-from narrowgauge.suites.meta import recipe_pages
 
 pytestmark = pytest.mark.meta
 
@@ -60,13 +59,6 @@ def test_words_of_a_recipe_name_all_that_it_uses(name: str) -> None:
     for operand in operands_of(recipe) - {"source"}:
         assert re.search(rf"(?<!\w){re.escape(operand)}(?!\w)", said), operand
     assert [n for n in words if n in dict(recipe.steps)] == [n for n, _ in recipe.steps]
-
-
-def test_the_page_is_what_the_catalogue_says() -> None:
-    head, mark, below = recipe_pages.PAGE.read_text().partition(recipe_pages.MARK)
-    assert head.startswith("# Recipes")
-    assert mark
-    assert below == recipe_pages.below(), "run: python -m narrowgauge.suites.meta.recipe_pages"
 
 
 # --- as claims -------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "kernels_under_test": {"narrowgauge", "narrowgauge.contracts", "torch", "triton", "numpy", "ml_dtypes", "gfloat"},
     "devices": {"narrowgauge", "narrowgauge.contracts", "numpy"},
     "lint": {"narrowgauge.contracts"},
-    "ci": {"narrowgauge.contracts", "narrowgauge.version", "packaging"},
+    "ci": {"narrowgauge.contracts", "narrowgauge.version", "packaging", "jinja2", "pytest_split"},
 }
 #: modules of devices that run in the child, and may import torch and Triton inside functions
 IN_THE_CHILD = {

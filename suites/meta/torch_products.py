@@ -18,11 +18,10 @@ from typing import Any
 from packaging.version import Version
 
 from narrowgauge.kernels_under_test.torch_switches import SWITCHES, Switch
+from narrowgauge.suites.meta.pages import Page
 from narrowgauge.suites.meta.proof import table
 
 DATA = Path(__file__).with_name("torch_products.json")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "torch-products.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.torch_products -->\n"
 #: what one run of measure_products.py printed, with the wheel's name, the day, and how
 Measured = dict[str, Any]
 #: what is an answer, and not where it was asked
@@ -103,6 +102,9 @@ def _differing(held: list[Measured]) -> str:
     return f"{', '.join(sorted(different))} differs" if different else "no answer differs between them"
 
 
+PAGE = Page("torch-products.md", "torch_products", lambda: below(load()))
+
+
 def main(arguments: list[str]) -> None:
     """Record a version, or write the page."""
     held = load() if DATA.exists() else []
@@ -117,7 +119,7 @@ def main(arguments: list[str]) -> None:
         }
         held = recorded(held, found | of)
         DATA.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(PAGE.read_text(encoding="utf-8").split(MARK)[0] + MARK + below(held), encoding="utf-8")
+    PAGE.write()
 
 
 if __name__ == "__main__":

@@ -20,12 +20,11 @@ from pathlib import Path
 from packaging.version import Version
 
 from narrowgauge.suites.meta.measure_types import ASKED, NARROW, OTHERS
+from narrowgauge.suites.meta.pages import Page
 from narrowgauge.suites.meta.proof import table
 from narrowgauge.suites.meta.versions import Wheel
 
 DATA = Path(__file__).with_name("torch_types.json")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "torch-types.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.torch_types -->\n"
 #: what is asked -> what is given (a dtype, or "!" and an error) -> the versions that give it
 Answers = dict[str, dict[str, tuple[str, ...]]]
 
@@ -144,6 +143,9 @@ def _operations(given: Mapping[str, str]) -> str:
 _PAIRS = ("promote", "0-dim", "number")
 
 
+PAGE = Page("torch-types.md", "torch_types", lambda: below(load()))
+
+
 def main(arguments: list[str]) -> None:
     """Record a version, or write the page."""
     types = load() if DATA.exists() else Types((), {})
@@ -154,7 +156,7 @@ def main(arguments: list[str]) -> None:
         types = recorded(types, Wheel("torch", version, wheel, str(datetime.date.today()), how), measured["found"])
         held = {"wheels": [asdict(w) for w in types.wheels], "answers": types.answers}
         DATA.write_text(json.dumps(held, indent=0) + "\n", encoding="utf-8")
-    PAGE.write_text(PAGE.read_text(encoding="utf-8").split(MARK)[0] + MARK + below(types), encoding="utf-8")
+    PAGE.write()
 
 
 if __name__ == "__main__":

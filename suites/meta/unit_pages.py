@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from narrowgauge.golden import units as golden
 from narrowgauge.reference.units.names import SOURCES
 from narrowgauge.reference.units.registry import UNITS, UNKNOWN
 from narrowgauge.reference.units.words import arithmetic
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "units.md"
-MARK = "<!-- below: written by python -m narrowgauge.suites.meta.unit_pages -->\n"
+from narrowgauge.suites.meta.pages import Page
 
 
 def table() -> str:
@@ -69,5 +65,7 @@ def below() -> str:
     )
 
 
+PAGE = Page("units.md", "unit_pages", below)
+
 if __name__ == "__main__":
-    PAGE.write_text(PAGE.read_text().split(MARK)[0] + MARK + below())
+    PAGE.write()

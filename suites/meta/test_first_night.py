@@ -1,0 +1,87 @@
+"""What AMD's first night runs besides the lane: that it is assembled for AMD's GPUs, and counts right."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from narrowgauge.kernels_under_test import MODULES
+from narrowgauge.suites.meta.marks import needs_triton
+
+pytestmark = [pytest.mark.meta, needs_triton]
+
+#: torch and Triton are imported in a child alone
+CHILD = """
+import json, sys
+import numpy as np
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+import triton
+from narrowgauge.kernels_under_test import first_night_amd as night
+
+def code(asm, target):
+    signature = {"x_pointer": "*fp32", "y_pointer": "*i32", "ASM": "constexpr", "BLOCK": "constexpr"}
+    source = ASTSource(fn=night.ask, signature=signature, constexprs={(2,): asm, (3,): 64})
+    return triton.compile(source, target=GPUTarget("hip", target, 64)).asm["amdgcn"].splitlines()
+
+words = ("v_cvt_pk", "s_setreg", "v_rcp")
+told = {
+    "narrow": [x.strip() for x in code(night.narrow("v_cvt_pk_bf8_f32", 1), "gfx950") if x.strip().startswith(words)],
+    "plain": [x.strip() for x in code(night.plain("v_rcp_f32"), "gfx942") if x.strip().startswith(words)],
+}
+# 1 / 1, 1 / 2 and 1 / 3; 1 / 3 rounded is 0x3eaaaaab
+bits = np.array([0x3f800000, 0x3effffff, 0x3eaaaaac], np.int32)
+told["differences"] = night.differences("v_rcp_f32", np.array([1, 2, 3], np.float32), bits).tolist()
+told["counted"] = night.counted(np.array([0, 0, -1, 1, 0], np.int8))
+told["probed"] = night.PROBED
+sys.argv = ["first_night_amd", "--out", sys.argv[1]]
+told["exit"] = night.main()
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("night") / "out"
+    # A cache of its own: an entry of an earlier run would not be assembled.
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(out.parent / "cache"), "PYTHONPATH": ":".join(sys.path)}
+    command = [sys.executable, "-W", "ignore", "-c", CHILD, str(out)]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert not out.exists()
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
+
+
+def test_a_conversion_runs_between_two_settings_of_its_mode(told: dict[str, Any]) -> None:
+    first, conversion, last = told["narrow"]
+    assert first == "s_setreg_imm32_b32 hwreg(1, 23, 1), 1"
+    assert conversion.startswith("v_cvt_pk_bf8_f32 v")
+    assert last == "s_setreg_imm32_b32 hwreg(1, 23, 1), 0"
+
+
+def test_a_function_is_the_instruction_itself(told: dict[str, Any]) -> None:
+    (only,) = told["plain"]
+    assert only.startswith("v_rcp_f32 v")
+
+
+def test_differences_are_in_last_bits_of_the_rounded_result(told: dict[str, Any]) -> None:
+    assert told["differences"] == [0, -1, 1]
+    assert told["counted"] == {"-1": 1, "0": 3, "1": 1}
+
+
+def test_a_machine_without_an_amd_gpu_is_unfit_and_nothing_is_written(told: dict[str, Any]) -> None:
+    assert told["exit"] == 3
+
+
+def test_kernels_that_are_probed_are_ours(told: dict[str, Any]) -> None:
+    package = Path(__file__).resolve().parents[2]
+    sources = "".join((package / "kernels_under_test" / f"{m.rpartition('.')[2]}.py").read_text() for m in MODULES)
+    missing = [name for name in told["probed"] if f"def {name}(" not in sources and f'"{name}"' not in sources]
+    assert missing == []
