@@ -192,7 +192,7 @@ def read_shard(directory: Path) -> Shard:
         _take(shard, event)
     if shard.run is not None:
         for name, sha in shard.run.files.items():
-            if digest(directory / name) != sha:
+            if not sha or _digest_of(directory, name) != sha:  # "" is what could not be read: it equals nothing
                 shard.problems.append(f"{name} is not the file that the run wrote: it was cut or changed since")
     return shard
 
@@ -208,7 +208,7 @@ def _read(shard: Shard, name: str, made: Any, schema: str) -> Any:
         return found
     except FileNotFoundError:
         shard.problems.append(f"{name} is missing")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         shard.problems.append(f"{name} cannot be read: {error}")
     return None
 
@@ -229,7 +229,7 @@ def _events(shard: Shard) -> Iterator[dict[str, Any]]:
             event = json.loads(line)
             if not isinstance(event, dict):
                 raise ValueError("no object")
-        except ValueError:
+        except (ValueError, RecursionError):
             where = "ends in the middle of a line" if number == len(lines) else f"line {number} cannot be read"
             shard.problems.append(f"{JOURNAL} {where}")
             continue
@@ -257,6 +257,14 @@ def digest(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
+        return ""
+
+
+def _digest_of(directory: Path, name: str) -> str:
+    """The same, of a name that a file says; "" for one that no file can have."""
+    try:
+        return digest(directory / name)
+    except ValueError:
         return ""
 
 

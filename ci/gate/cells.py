@@ -23,6 +23,8 @@ OUTCOMES = {
 EXECUTED = ("passed", "failed", "disputed", "waived", "stale", "crashed")
 #: those in which it is wrong, or killed the test
 FAILING = ("failed", "crashed")
+#: what a verdict says again of its planned test
+OF_CELL = ("operation", "source", "format", "case", "kernel", "target")
 #: letters of a message in a finding
 LONGEST = 300
 
@@ -136,11 +138,20 @@ def _ids(place: Place) -> Iterator[Finding]:
             yield Finding("foreign_id", f"{i} is not of this shard's plan{elsewhere}", place.name, part, i)
         for i in sorted(i for i, row in shard.rows.items() if row.id != i):
             yield Finding("foreign_id", f"{i} has the verdict of {shard.rows[i].id}", place.name, part, i)
+        for cell in shard.plan.of_shard(shard.run.shard):
+            if other := _other(cell, shard.rows.get(cell.id)):
+                yield Finding("foreign_id", f"{cell.id} has the verdict of {other}", place.name, part, cell.id)
         if shard.run.shard not in numbers:  # two directories of one shard are one finding, not one for each test
             for i in sorted(ids & own & seen.keys()):
                 yield Finding("duplicate_id", f"{i} ran in shard {seen[i]} too", place.name, part, i)
         numbers.add(shard.run.shard)
         seen |= dict.fromkeys(ids, part)
+
+
+def _other(cell: Cell, row: Row | None) -> str:
+    """In what a verdict under the right id is not of what was planned; "" where it is."""
+    values = {name: getattr(row, name) for name in OF_CELL} if row is not None else {}
+    return ", ".join(f"another {name}, {value}" for name, value in values.items() if value != getattr(cell, name))
 
 
 def _doubled(shard: Shard) -> list[str]:

@@ -136,6 +136,6 @@ def moment(text: str) -> datetime.datetime | None:
     """A time in ISO 8601, UTC where it does not say; None for anything else."""
     try:
         found = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        return found.replace(tzinfo=found.tzinfo or datetime.UTC).astimezone(datetime.UTC)
+    except (ValueError, OverflowError):  # the first and the last day of all have no neighbour in another time zone
         return None
-    return found.replace(tzinfo=found.tzinfo or datetime.UTC).astimezone(datetime.UTC)

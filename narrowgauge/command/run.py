@@ -36,6 +36,7 @@ REFUSED = {
     "--continue-on-collection-errors": "tests that could not be collected would be missing from the plan",
     "--numprocesses": "it is -n N here",
     "--dist": "the run decides how tests are shared out",
+    "--golden": "a night is held to the vectors of its commit: run.json would name others than it was judged by",
     "--device": "the lane names its devices (ci/lanes.toml)",
     "--collect-only": "a run runs; 'narrowgauge test --collect-only' lists tests",
     "--co": "a run runs; 'narrowgauge test --collect-only' lists tests",
@@ -75,7 +76,7 @@ def register(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     lane = lane_named(arguments.lane, *([arguments.lanes] if arguments.lanes else []))
-    options = (*shlex.split(os.environ.get(ADDED, "")), *rest)
+    options = (*_added(os.environ.get(ADDED, "")), *rest)
     _refuse(options)
     shard, shards = _shard(arguments.shard or "1/1")
     workers = lane.workers if arguments.workers is None else arguments.workers
@@ -103,6 +104,13 @@ def _end(arguments: argparse.Namespace, record: RunRecord, code: int) -> int:
     elif record.reason:
         print(f"narrowgauge run: {record.name} {record.state}: {record.reason}")
     return code
+
+
+def _added(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadInput(f"{ADDED} = {text!r}: {error}; expected options as a shell takes them") from None
 
 
 def _refuse(options: Sequence[str]) -> None:

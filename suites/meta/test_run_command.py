@@ -98,6 +98,14 @@ def test_what_is_taken(word: str, started: list[LaneRun]) -> None:
     assert started[0].options == (word,)
 
 
+def test_options_that_no_shell_takes(
+    started: list[LaneRun], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k 'one")
+    assert "PYTEST_ADDOPTS = \"-k 'one\": No closing quotation" in refused(["run", "--lane=cpu"], capsys)
+    assert started == []
+
+
 def test_a_second_run_finds_nothing_of_the_first() -> None:
     """Not even what the first was about to write when it was killed."""
     out = Path("out")
