@@ -156,6 +156,15 @@ def test_a_run_that_did_not_finish_says_nothing_of_durations(
     assert "is not of a run that finished" in capsys.readouterr().err
 
 
+def test_a_damaged_journal_says_nothing_of_durations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged = results(tmp_path / "a", {"1": ("k", 1.0)})
+    with (damaged / JOURNAL).open("a") as file:
+        file.write('{"event": "end"')
+    assert splitting.main([str(damaged), f"--out={tmp_path}"]) == 4
+    assert "ends in the middle of a line" in capsys.readouterr().err
+    assert not (tmp_path / "cuda.json").exists()
+
+
 def test_a_lane_that_was_never_measured_has_no_durations(tmp_path: Path) -> None:
     assert splitting.load("cuda", tmp_path).seconds == {}
 

@@ -93,6 +93,17 @@ def test_a_lane_more_is_a_job_more(tmp_path: Path) -> None:
     assert "narrowgauge run --lane mine" in files["containers/mine.sh"]
 
 
+def test_an_option_of_a_container_is_one_word_of_the_shell(tmp_path: Path) -> None:
+    """Whatever stands in it: lanes.toml is data, and its texts are no commands."""
+    option = "--env=A='b $(touch c)'"
+    text = (CI / "lanes.toml").read_text().replace('"--gpus=all"', f'"{option}"')
+    (tmp_path / "lanes.toml").write_text(text)
+    script = templates.rendered(tmp_path / "lanes.toml")["containers/cuda.sh"]
+    first = script.partition("options=(\n")[2].splitlines()[0]
+    done = subprocess.run(["bash", "-c", f"printf %s {first}"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == option
+
+
 def test_wrong_lanes_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "lanes.toml").write_text("[lane.cpu]\nvendor = 1\n")
     assert templates.main([f"--out={tmp_path / 'out'}", f"--lanes={tmp_path / 'lanes.toml'}"]) == 4
