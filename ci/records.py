@@ -23,6 +23,10 @@ from narrowgauge.contracts.files import write_whole
 RUN, PLAN, JOURNAL, LEDGER = "run.json", "plan.json", "journal.jsonl", "ledger.json"
 RUN_SCHEMA, PLAN_SCHEMA = "narrowgauge.run/1", "narrowgauge.plan/1"
 
+#: options of a run that add tests to its plan, or say which failures are known; each takes a value. Any other may leave
+#: tests out
+ADDING = ("--kernels", "--waivers", "--recordings", "--checkpoint")
+
 #: how a run stands. "started" is what a machine leaves that was lost; "infra": preflight found the machine unfit, and
 #: nothing was judged; "stopped": ended from outside or by the watchdog; "finished": pytest came to its own end
 State = Literal["started", "infra", "stopped", "finished"]
@@ -74,6 +78,13 @@ class RunRecord:
     @property
     def name(self) -> str:
         return f"{self.place} {self.shard}/{self.shards}"
+
+    @property
+    def narrowing(self) -> tuple[str, ...]:
+        """The options that may have left tests out of the plan."""
+        values = {place + 1 for place, word in enumerate(self.options) if word in ADDING}
+        words = [w for place, w in enumerate(self.options) if place not in values]
+        return tuple(word for word in words if word.partition("=")[0] not in ADDING)
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": RUN_SCHEMA, **asdict(self)}

@@ -86,8 +86,8 @@ def _of_shard(place: Place, shard: Shard, run: RunRecord) -> Iterator[Finding]:
         yield found(kind, _broken(shard, run))
     else:
         yield from (found(*one) for one in _ended(shard, run))
-    if run.options:
-        yield found("narrowed", f"it was run with {' '.join(run.options)}")
+    if run.narrowing:
+        yield found("narrowed", f"it was run with {' '.join(run.narrowing)}")
     if run.attempt > 1:
         yield found("retried", f"this is attempt {run.attempt}")
 

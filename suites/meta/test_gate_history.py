@@ -11,7 +11,7 @@ import pytest
 from narrowgauge.ci.gate import Report
 from narrowgauge.ci.history import State
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.suites.meta.night_sets import DAY, Case, files_of, night
+from narrowgauge.suites.meta.night_sets import DAY, WAIVER, Case, files_of, night
 
 pytestmark = pytest.mark.meta
 
@@ -259,6 +259,31 @@ def test_a_narrowed_night_does_not_make_the_others_tests_go(tmp_path: Path) -> N
     reports = nights(tmp_path, night(day(0)), narrowed, night(day(2)))
     assert [kinds(r) for r in reports] == [[], [], []]
     assert reports[2].findings == ()
+
+
+def test_kernels_of_ones_own_do_not_narrow_a_night(tmp_path: Path) -> None:
+    """With them in every night, a test that goes, or a waiver that names nothing, is as red as without."""
+    cases = [night(day(0)), thinned(1)]
+    for case in cases:
+        for files in case.shards.values():
+            files.run = replace(files.run, options=("--kernels", "mine.py", "--waivers=mine.toml"))
+    cases[1].waivers.append(replace(WAIVER, test="*-nothing-*", link="https://example.org/issues/2"))
+    first, second = nights(tmp_path, *cases)
+    assert first.findings == ()
+    assert kinds(second) == ["stale_waiver", "gone", "gone"]
+
+
+@pytest.mark.parametrize(
+    ("options", "narrowing"),
+    [
+        (("--kernels", "-k", "-k", "cast"), ("-k", "cast")),
+        (("--kernels=a.py", "-k", "x", "--waivers=b"), ("-k", "x")),
+        (("--recordings=x", "--checkpoint", "y", "suites/casts"), ("suites/casts",)),
+        (("--kernel-timeout=5", "--kernelsx"), ("--kernel-timeout=5", "--kernelsx")),
+    ],
+)
+def test_what_narrows(options: tuple[str, ...], narrowing: tuple[str, ...]) -> None:
+    assert replace(night().shards[TWO].run, options=options).narrowing == narrowing
 
 
 def test_a_place_of_the_last_night_is_expected_where_nothing_is_named(tmp_path: Path) -> None:
