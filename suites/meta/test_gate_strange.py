@@ -84,3 +84,25 @@ def test_text_that_no_encoding_has_is_told(tmp_path: Path) -> None:
     files.run = replace(files.run, exit_code=1)
     assert red(case.judge(tmp_path)) == [("crashed", TWO + "/3")]
     assert read_shard(tmp_path / DIRECTORY).problems == []
+
+
+def test_a_line_that_cannot_be_read_in_a_run_that_was_lost(tmp_path: Path) -> None:
+    """Such a run has no sums: its journal may end in the middle of a line, and nowhere else be damaged."""
+    case = night()
+    files = case.shards[TWO]
+    files.run, files.seal = replace(files.run, state="started", exit_code=None, ended=""), False
+
+    def spoil(folder: Path) -> None:
+        lines = (folder / DIRECTORY / JOURNAL).read_text().splitlines(keepends=True)
+        (folder / DIRECTORY / JOURNAL).write_text("".join([lines[0], "{\n", *lines[1:], '{"event": "beg']))
+
+    case.spoil = spoil
+    report = case.judge(tmp_path)
+    assert red(report) == [("damaged", TWO + "/3"), ("lost", TWO + "/3")]
+    assert said(report, "damaged").endswith(f"{JOURNAL} line 2 cannot be read")
+
+
+def test_a_journal_that_a_finished_run_did_not_leave(tmp_path: Path) -> None:
+    case = night()
+    case.spoil = lambda folder: (folder / DIRECTORY / JOURNAL).unlink()
+    assert f"{JOURNAL} is missing; " in said(case.judge(tmp_path), "damaged")
