@@ -106,3 +106,16 @@ def test_a_journal_that_a_finished_run_did_not_leave(tmp_path: Path) -> None:
     case = night()
     case.spoil = lambda folder: (folder / DIRECTORY / JOURNAL).unlink()
     assert f"{JOURNAL} is missing; " in said(case.judge(tmp_path), "damaged")
+
+
+@pytest.mark.parametrize("change", [{"owner": 3}, {"shard": True}, {"markers": [1]}])
+def test_one_cell_of_many_that_is_not_as_it_must_be(change: dict[str, Any], tmp_path: Path) -> None:
+    case = night()
+
+    def spoil(folder: Path) -> None:
+        data = json.loads((folder / DIRECTORY / PLAN).read_text())
+        data["cells"][-1] |= change
+        (folder / DIRECTORY / PLAN).write_text(json.dumps(data))
+
+    case.spoil = spoil
+    assert f"{PLAN} cannot be read: it has a cells that is not as it must be" in said(case.judge(tmp_path), "damaged")
