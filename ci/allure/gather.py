@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from narrowgauge.ci.allure.results import (
     Json,
     attachments,
     from_end,
+    held,
     id_of,
     mended,
     read_result,
@@ -27,7 +28,7 @@ from narrowgauge.ci.allure.results import (
     worse,
 )
 from narrowgauge.ci.ledger import Row
-from narrowgauge.ci.records import PLAN, RUN, Cell, Shard, read_shard
+from narrowgauge.ci.records import PLAN, RUN, Cell, End, Shard, read_shard
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
 
@@ -101,6 +102,7 @@ def _when(shard: Shard) -> tuple[int, str]:
 def _take(shard: Shard, found: Gathered) -> None:
     """The result files of a shard, the worst of each cell, with what they refer to."""
     folder = shard.directory / RESULTS
+    lost: list[str] = []
     for path in sorted(folder.glob("*-result.json")):
         result = read_result(path)
         if result is None:
@@ -112,7 +114,11 @@ def _take(shard: Shard, found: Gathered) -> None:
         if other is not None:
             found.notes.append(f"{key} has more than one result; the worst is shown")
         found.results[key] = result if other is None else worse(other, result)
-        found.files.update({name: folder / name for name in attachments(result) if name == Path(name).name})
+        names = [name for name in attachments(result) if name and name == Path(name).name]
+        found.files.update({name: folder / name for name in names if (folder / name).is_file()})
+        lost += [name for name in names if name not in found.files]
+    if lost:
+        found.notes.append(f"{shard.directory.name}: {len(lost)} attachments are missing, first {lost[0]}")
 
 
 def _fill(found: Gathered) -> None:
@@ -124,6 +130,7 @@ def _fill(found: Gathered) -> None:
             continue
         for cell in shard.plan.cells:
             if cell.id in found.results:
+                _hold(found, cell.id, ends)
                 continue
             found.stubs.append(cell.id)
             owner = owners.get((shard.plan.lane, shard.plan.target, cell.shard))
@@ -136,6 +143,15 @@ def _fill(found: Gathered) -> None:
             else:
                 code = "LOST" if owner.begun[cell.id] else "NOT-BEGUN"
                 found.results[cell.id] = stub(cell, code, run.reason if run is not None else "", run)
+
+
+def _hold(found: Gathered, name: str, ends: Mapping[str, End]) -> None:
+    """Let no result file say better of a cell than the journal does."""
+    result = found.results[name]
+    now = held(result, ends[name]) if name in ends else result
+    if now is not result:
+        found.notes.append(f"{name}: its result file says {result['status']}, and the journal {now['status']}")
+        found.results[name] = now
 
 
 def write(found: Gathered, folder: Path) -> None:

@@ -30,16 +30,20 @@ def read_result(path: Path) -> Json | None:
     """A result file; None where it is cut or none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return found if isinstance(found["status"], str) and _is_whole(found) else None
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None
-    return found if isinstance(found, dict) and isinstance(found.get("status"), str) else None
+
+
+def _is_whole(result: Mapping[str, Any]) -> bool:
+    """Whether what is read of a result, or of a step of it, are lists of objects."""
+    lists = [result.get(name, []) for name in ("labels", "attachments", "steps")]
+    return all(isinstance(one, Mapping) for each in lists for one in each) and all(map(_is_whole, lists[-1]))
 
 
 def label_of(result: Mapping[str, Any], name: str) -> str:
     """The first label of that name; "" without one."""
-    labels = result.get("labels")
-    known = labels if isinstance(labels, list) else []
-    return next((str(each.get("value", "")) for each in known if each.get("name") == name), "")
+    return next((str(each.get("value", "")) for each in result.get("labels", ()) if each.get("name") == name), "")
 
 
 def mended(result: Json) -> Json:
@@ -52,6 +56,16 @@ def worse(one: Json, other: Json) -> Json:
     """Of two results of one cell, the worse; of equal ones, the first."""
     order = {status: place for place, status in enumerate(WORST_FIRST)}
     return min(one, other, key=lambda result: order.get(result["status"], 0))
+
+
+def held(result: Json, end: End) -> Json:
+    """A result as the journal has it, where that is worse than what its file says."""
+    if end.row is None or (end.outcome in ("failed", "error") and end.row.result == "passed"):
+        status, said = "broken", end.message.strip() or f"ended as {end.outcome!r} without a verdict"
+    else:
+        status, said = STATUS[end.row.result], _found(end.row)
+    message = f"[NO-RESULT] the journal says {said}; the file of this result says {result['status']}"
+    return worse(result, {**result, "status": status, "statusDetails": {"message": message}})
 
 
 def attachments(result: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ OF_THE_NIGHT: dict[str, str] = {
     "STALE-WAIVER": "a waiver whose test passes",
     "LOST": "began and never ended: the process that ran it was lost",
     "NOT-BEGUN": "planned and never begun",
-    "NO-RESULT": "ended, and its result file is missing or cut",
+    "NO-RESULT": "ended, and its result file is missing, cut, or says better than the journal",
     "INFRA": "the machine was unfit, and nothing was judged",
 }
 FAILURES: dict[str, str] = {**OF_KERNELS, **OF_FILES, **OF_THE_NIGHT}

@@ -230,6 +230,52 @@ def test_the_worse_of_two_results_is_kept(tmp_path: Path) -> None:
         assert any("more than one result" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(
+    ("end", "file", "status"),
+    [
+        ({"result": "failed", "faults": ("cast.ties_away",)}, "passed", "failed"),
+        ({"result": "waived"}, "passed", "failed"),
+        ({"result": "not_executed"}, "passed", "skipped"),
+        ("teardown failed", "passed", "broken"),
+        ({}, "failed", "failed"),
+    ],
+)
+def test_no_result_file_says_better_than_the_journal(
+    end: dict[str, Any] | str, file: str, status: str, tmp_path: Path
+) -> None:
+    """A file of another night, or one that was changed. Of a file that says worse nothing is taken away."""
+    one = cell("a")
+    ended = end if isinstance(end, str) else row(one, **end)
+    found = gather([night(tmp_path / "n", (one,), {one.id: ended}, files={one.id: file})])
+    assert found.results[one.id]["status"] == status
+    told = file != status
+    assert found.notes == ([f"{one.id}: its result file says {file}, and the journal {status}"] if told else [])
+    assert (code_in(message(found.results, one.id)) == "NO-RESULT") is told
+
+
+@pytest.mark.parametrize(
+    "odd", [{"labels": ["x"]}, {"labels": 3}, {"steps": [1]}, {"attachments": [[]]}, {"steps": [{"steps": 1}]}]
+)
+def test_a_result_of_another_form_is_told(odd: dict[str, Any], tmp_path: Path) -> None:
+    one = cell("a")
+    folder = night(tmp_path / "n", (one,), {one.id: row(one)}, files={})
+    (folder / RESULTS / "x-result.json").write_text(json.dumps(result(one.id, "passed") | odd))
+    found = gather([folder])
+    assert found.notes == ["n: x-result.json is cut or no result"]
+    assert code_in(message(found.results, one.id)) == "NO-RESULT"
+
+
+def test_lost_attachments_are_told(tmp_path: Path) -> None:
+    one = cell("a")
+    folder = night(tmp_path / "n", (one,), {one.id: row(one)}, files={})
+    made = {**result(one.id, "passed"), "attachments": [{"source": "gone.csv"}, {"source": ""}, {"source": ".."}]}
+    (folder / RESULTS / "1-result.json").write_text(json.dumps(made))
+    found = gather([folder])
+    assert found.notes == ["n: 2 attachments are missing, first gone.csv"]
+    (tmp_path / "out").mkdir()
+    write(found, tmp_path / "out")
+
+
 def test_a_later_try_of_a_shard_replaces_the_earlier(tmp_path: Path) -> None:
     one = cell("a")
     first = night(tmp_path / "1", (one,), {one.id: row(one, result="failed")})
