@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -24,6 +26,11 @@ BESIDE = 240
 def plain(text: str) -> str:
     """A stranger's text with escapes for what is not printable: a name can hold a terminal's control sequences."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def in_markdown(text: str) -> str:
+    """A stranger's text for GitHub's Markdown: none of it becomes markup, HTML or a formula, and no cell ends early."""
+    return re.sub(r"([\\`*_{}\[\]|~#$])", r"\\\1", html.escape(plain(text), quote=False))
 
 
 def said_now(found: Found) -> Text:

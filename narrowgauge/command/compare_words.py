@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +11,7 @@ from narrowgauge.ci.comparison.comparing import Comparison
 from narrowgauge.ci.comparison.findings import KINDS, SECTIONS, Finding
 from narrowgauge.ci.comparison.matrix import Line as Row
 from narrowgauge.ci.comparison.matrix import Tally
-from narrowgauge.command.audit_words import plain
+from narrowgauge.command.audit_words import in_markdown, plain
 from narrowgauge.command.compare_why import Why, why
 from narrowgauge.plugin.screen import Grid, Line, brief, facts
 from narrowgauge.plugin.tables import WORD
@@ -200,14 +198,14 @@ def _matrix(comparison: Comparison, width: int) -> list[Text]:
 
 def markdown(comparison: Comparison, findings: Sequence[Finding]) -> str:
     """The same, whole, for GitHub."""
-    lines = ["# Compared", "", f"**{_md(verdict(comparison, findings))}**", ""]
+    lines = ["# Compared", "", f"**{in_markdown(verdict(comparison, findings))}**", ""]
     lines += _table(SIDE_HEADS, sides_of(comparison))
-    lines += ["", *(f"* {_md(note)}" for note in comparison.notes)]
+    lines += ["", *(f"* {in_markdown(note)}" for note in comparison.notes)]
     for pair, changed in comparison.changed.items():
-        lines += ["", f"Versions that changed, {_md(pair)}:", ""]
+        lines += ["", f"Versions that changed, {in_markdown(pair)}:", ""]
         lines += _table(["what", "from", "to"], [[name, a, b] for name, (a, b) in changed.items()])
     if said := counts(findings):
-        lines += ["", *(f"* {_md(title)}: {_md(text)}" for title, text in said)]
+        lines += ["", *(f"* {in_markdown(title)}: {in_markdown(text)}" for title, text in said)]
     each = told(findings)
     for section, title in SECTIONS.items():
         here = [one for one in each if one.section == section]
@@ -231,9 +229,4 @@ def _explained(one: Told) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [heads, ["---"] * len(heads), *rows]
-    return [f"| {' | '.join(map(_md, line) if line is not lines[1] else line)} |" for line in lines]
-
-
-def _md(text: str) -> str:
-    """A text as it is, whatever it has that Markdown or HTML would read."""
-    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", html.escape(plain(text), quote=False))
+    return [f"| {' | '.join(map(in_markdown, line) if line is not lines[1] else line)} |" for line in lines]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,7 +14,7 @@ from narrowgauge.ci.gate import Report
 from narrowgauge.ci.gate.cells import why
 from narrowgauge.ci.gate.changes import Change
 from narrowgauge.ci.gate.waiving import bracket
-from narrowgauge.command.audit_words import plain
+from narrowgauge.command.audit_words import in_markdown, plain
 from narrowgauge.plugin.screen import Grid, Line
 from narrowgauge.version import __version__
 
@@ -181,7 +179,7 @@ def texts(report: Report, width: int) -> list[Text]:
 def markdown(report: Report) -> str:
     """For GitHub's step summary and Buildkite's annotation."""
     mark = "🔴" if report.red else "🟢"
-    lines = [f"## {mark} narrowgauge: {_safe(verdict(report))}", "", _safe(_foot(report))]
+    lines = [f"## {mark} narrowgauge: {in_markdown(verdict(report))}", "", in_markdown(_foot(report))]
     for section in sections(report):
         lines += ["", f"### {section.title}", "", _row(section.headings), "|" + "---|" * len(section.headings)]
         lines += [_row(row) for row in section.rows[:TOP]]
@@ -190,12 +188,7 @@ def markdown(report: Report) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_safe(cell) for cell in cells) + " |"
-
-
-def _safe(text: str) -> str:
-    """A stranger's text, which must not become markup."""
-    return re.sub(r"([\\`*_{}\[\]|])", r"\\\1", html.escape(plain(text), quote=False))
+    return "| " + " | ".join(in_markdown(cell) for cell in cells) + " |"
 
 
 def as_json(report: Report) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def test_nights_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "Put back the copy of the night before" in capsys.readouterr().err
 
 
-HOSTILE = 'x|y</td><script>alert(1)</script>\x1b[31m\n# head "q" `c` [l](http://e) *b* @me'
+HOSTILE = 'x|y</td><script>alert(1)</script>\x1b[31m\n# head "q" `c` [l](http://e) *b* @me ~~s~~ $x$'
 
 
 def test_a_strangers_text_is_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,6 +127,7 @@ def test_a_strangers_text_is_no_markup(tmp_path: Path, capsys: pytest.CaptureFix
     shown = capsys.readouterr().out
     assert "alert(1)" in shown
     assert "\x1b" not in shown
+    assert r"\~\~s\~\~ \$x\$" in summary.read_text()
     text = summary.read_text()
     assert "alert(1)" in text
     assert "<script" not in text

@@ -102,7 +102,7 @@ def test_options_that_no_shell_takes(
     started: list[LaneRun], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "-k 'one")
-    assert "PYTEST_ADDOPTS = \"-k 'one\": No closing quotation" in refused(["run", "--lane=cpu"], capsys)
+    assert 'PYTEST_ADDOPTS = "-k \'one": No closing quotation' in refused(["run", "--lane=cpu"], capsys)
     assert started == []
 
 
