@@ -5,6 +5,7 @@ The decorator does nothing else: no registry, no import of torch. Whoever loads 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
@@ -74,7 +75,7 @@ def kernel(
     returns ``(codes, scale)``, or what else its recipe computes in the order of its steps, or a dict of those names,
     one value for each block; a Dequantize is given codes and returns values. Codes may be an integer tensor or one of
     the format's own dtype; those that stand in a layout are its memory image.
-    Raises ``BadInput`` for a contract or format that does not exist.
+    Raises ``BadInput`` for a contract or format that does not exist, and for a name that is no word of ASCII.
     """
     if not isinstance(contract, Contract):
         raise BadInput(
@@ -89,8 +90,14 @@ def kernel(
         raise BadInput("@kernel: formats and sources must each name at least one format")
 
     def attach(function: Function) -> Function:
+        name = getattr(function, "__name__", "")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise BadInput(
+                f"@kernel: the function's name is {name!r}; expected ASCII letters, digits and underscores: it is part "
+                "of test ids, of commands and of scripts"
+            )
         record = Kernel(
-            name=function.__name__,
+            name=name,
             contract=contract,
             formats=tuple(format_named(f).name for f in formats),
             sources=tuple(format_named(s).name for s in sources),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.suites.meta.night_sets import files_of, night, red, said
+from narrowgauge.suites.meta.night_sets import WAIVER, files_of, night, red, said
 
 pytestmark = pytest.mark.meta
 
@@ -94,6 +94,46 @@ def test_a_failure_is_not_hidden_by_a_second_directory_of_its_shard(tmp_path: Pa
         case.shards[failing].fail(case.shards[failing].ids[0])
         kinds = {kind for kind, _ in red(case.judge(tmp_path / str(number)))}
         assert kinds == {"duplicate_shard", "new_failure"}
+
+
+def test_a_test_that_is_twice_in_the_plan_of_one_shard(tmp_path: Path) -> None:
+    case = night()
+    for files in case.shards.values():
+        if files.run.place == "cuda/sm_90" and files.plan is not None:
+            files.plan = replace(files.plan, cells=(*files.plan.cells, files.plan.of_shard(2)[0]))
+            files.run = replace(files.run, plan=files.plan.digest)
+    assert {kind for kind, _ in red(case.judge(tmp_path))} == {"duplicate_id"}
+
+
+def test_a_crash_is_not_hidden_by_a_second_directory_of_its_shard(tmp_path: Path) -> None:
+    for number, crashing in enumerate(("cuda/sm_90 2", "cuda/sm_90 2 again")):
+        case = night()
+        case.shards["cuda/sm_90 2 again"] = files_of("cuda/sm_90", 2, 3)
+        case.shards[crashing].drop(case.shards[crashing].ids[0], "end")
+        report = case.judge(tmp_path / str(number))
+        assert {kind for kind, _ in red(report)} == {"duplicate_shard", "crashed"}
+        assert [c.test.result for c in report.changes.failing] == ["crashed"]
+
+
+def test_a_lost_shard_does_not_hide_what_another_did_not_run(tmp_path: Path) -> None:
+    case = night()
+    lost = case.shards["cuda/sm_90 1"]
+    lost.run, lost.seal = replace(lost.run, state="started", exit_code=None, ended=""), False
+    lost.drop(lost.ids[-1], "begin", "end")
+    two = case.shards[TWO]
+    two.drop(two.ids[0], "begin", "end")
+    assert red(case.judge(tmp_path)) == [("lost", "cuda/sm_90 1/3"), ("unrun", "cuda/sm_90 2/3")]
+
+
+@pytest.mark.parametrize("result", ["waived", "disputed"])
+def test_an_operation_that_is_known_to_be_wrong_was_executed_all_the_same(result: str, tmp_path: Path) -> None:
+    case = night(places=["cpu/cpu"])
+    (files,) = case.shards.values()
+    for nodeid in files.ids:
+        if "-matmul_" in nodeid:
+            files.end(nodeid, "xfailed", result, waiver=WAIVER.link if result == "waived" else "")
+    case.expects, case.waivers = [], [replace(WAIVER, test="*")]
+    assert case.judge(tmp_path).exit == Exit.OK
 
 
 def test_an_operation_of_which_nothing_was_executed_anywhere_on_a_place(tmp_path: Path) -> None:
