@@ -11,7 +11,8 @@ import pytest
 from narrowgauge.ci.gate import Report
 from narrowgauge.ci.history import State
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.suites.meta.night_sets import DAY, WAIVER, Case, files_of, night
+from narrowgauge.suites.meta.night_sets import DAY, WAIVER, Case, files_of, night, waived_id
+from narrowgauge.suites.meta.night_spoiled import SPOILED
 
 pytestmark = pytest.mark.meta
 
@@ -133,6 +134,28 @@ def test_a_broken_night_is_not_good_and_takes_nothing_away(how: str, tmp_path: P
     whole = {i for place in reports[0].history.places.values() for i in place.cells}
     for report in reports:
         assert {i for place in report.history.places.values() for i in place.cells} == whole
+
+
+def test_a_shard_that_comes_late_is_taken_in_beside_those_that_were(tmp_path: Path) -> None:
+    """The night is judged again once it is there: it moves on, and the others do not move twice."""
+    late = night(day(1))
+    report = nights(tmp_path, night(day(0)), broken("missing", 1), late)[-1]
+    cells = report.history.places["cuda/sm_90"].cells
+    for shard in ("cuda/sm_90 1", TWO):
+        assert cells[late.shards[shard].ids[0]] == State("passed", "", name(0), 2, name(1), name(1))
+
+
+def test_the_test_of_a_stale_waiver_passed_that_night(tmp_path: Path) -> None:
+    stale, mended = night(day(1)), night(day(2))
+    SPOILED["stale_waiver"](stale)
+    files = mended.shards["cpu/cpu 1"]
+    files.end(waived_id(files), "passed", "passed", waiver="", reason="")
+    mended.waivers = []
+    reports = nights(tmp_path, night(day(0)), stale, mended)
+    assert [kinds(r) for r in reports] == [[], ["stale_waiver"], []]
+    cell = reports[2].history.places["cpu/cpu"].cells[waived_id(files)]
+    assert cell == State("passed", "waived", name(1), 2, name(2), name(2))
+    assert reports[2].changes.fixed == []
 
 
 def test_the_other_shards_of_a_broken_night_are_known(tmp_path: Path) -> None:

@@ -136,6 +136,28 @@ def test_an_operation_that_is_known_to_be_wrong_was_executed_all_the_same(result
     assert case.judge(tmp_path).exit == Exit.OK
 
 
+def test_a_test_of_another_shard_that_only_began(tmp_path: Path) -> None:
+    case = night()
+    other = case.shards["cuda/sm_90 1"].ids[0]
+    case.shards[TWO].events.append({"event": "begin", "id": other})
+    assert red(case.judge(tmp_path)) == [("foreign_id", "cuda/sm_90 2/3")]
+
+
+@pytest.mark.parametrize("came", [True, False])
+def test_what_a_lost_shard_may_have_executed_is_not_called_skipped(came: bool, tmp_path: Path) -> None:
+    """Of an operation one test is not executed in a shard that came, and the other is owed by one that did not end."""
+    case = night()
+    two = case.shards[TWO]
+    (owed,) = [i for i in two.ids if "-attend_" in i]
+    two.drop(owed, "begin", "end")
+    two.run, two.seal = replace(two.run, state="started", exit_code=None, ended=""), False
+    if not came:
+        del case.shards[TWO]
+    one = case.shards["cuda/sm_90 1"]
+    one.end(next(i for i in one.ids if "-attend_" in i), "skipped", "not_executed", reason="no triton")
+    assert red(case.judge(tmp_path)) == [("lost" if came else "missing_shard", "cuda/sm_90 2/3")]
+
+
 def test_an_operation_of_which_nothing_was_executed_anywhere_on_a_place(tmp_path: Path) -> None:
     case = night()
     for files in case.shards.values():
