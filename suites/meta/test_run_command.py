@@ -98,6 +98,16 @@ def test_what_is_taken(word: str, started: list[LaneRun]) -> None:
     assert started[0].options == (word,)
 
 
+def test_the_words_that_are_refused_are_these() -> None:
+    """By name: one that is taken off the list would be missed by no test that walks over it."""
+    for word in (
+        "--reruns", "--only-rerun", "--clean-alluredir", "--splits", "--group", "--runxfail", "--setup-only",
+        "--setup-plan", "--continue-on-collection-errors", "--numprocesses", "--dist", "--device", "--golden",
+        "--collect-only", "--co", "-x", "--exitfirst", "--maxfail", "--require-verified",
+    ):  # fmt: skip
+        assert word in module.REFUSED
+
+
 def test_options_that_no_shell_takes(
     started: list[LaneRun], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
