@@ -269,6 +269,31 @@ def test_another_commit_may_plan_less_and_says_so_once(tmp_path: Path) -> None:
     assert [[f.kind for f in r.findings] for r in reports] == [[], ["plan_changed"], []]
 
 
+def test_a_night_of_another_depth_has_another_plan(tmp_path: Path) -> None:
+    other = thinned(1)
+    for files in other.shards.values():
+        assert files.plan is not None
+        files.plan = replace(files.plan, depth="smoke")
+        files.run = replace(files.run, depth="smoke", plan=files.plan.digest)
+    assert [f.kind for f in nights(tmp_path, night(day(0)), other)[1].findings] == ["plan_changed"]
+
+
+@pytest.mark.parametrize("other", [{"kernel": "theirs"}, {"target": "host"}])
+def test_a_waiver_of_something_else_does_not_excuse_what_is_gone(other: dict[str, str], tmp_path: Path) -> None:
+    """Its pattern alone would fit: it is that of every test of its kernel on its target."""
+    gone = thinned(1)
+    gone.waivers.append(replace(WAIVER, **({"kernel": "ours", "target": "sm_90", "test": "*"} | other)))  # type: ignore[arg-type]
+    assert "gone" in kinds(nights(tmp_path, night(day(0)), gone)[1])
+
+
+def test_a_night_that_is_judged_days_later_is_not_recorded(tmp_path: Path) -> None:
+    late = failing(1)
+    late.today = day(4)
+    reports = nights(tmp_path, night(day(0)), late)
+    assert set(kinds(reports[1])) == {"clock_apart", "new_failure"}
+    assert reports[1].history == reports[0].history
+
+
 def test_a_changed_checkout_is_no_commit(tmp_path: Path) -> None:
     commit = "c" * 40 + "+changed"
     reports = nights(tmp_path, night(day(0), commit), thinned(1, commit))
