@@ -294,6 +294,29 @@ def test_a_night_that_is_judged_days_later_is_not_recorded(tmp_path: Path) -> No
     assert reports[1].history == reports[0].history
 
 
+def test_a_narrowed_night_is_not_what_the_next_plan_is_held_to(tmp_path: Path) -> None:
+    """What is gone two nights later is gone from the plan of the commit that had it, not from the narrowed one's."""
+    narrowed = night(day(1), "d" * 40)
+    for files in narrowed.shards.values():
+        files.run = replace(files.run, options=("-k", "cast"))
+    reports = nights(tmp_path, night(day(0)), narrowed, thinned(2))
+    assert kinds(reports[2]) == ["gone"]
+
+
+def test_shards_of_another_cut_say_nothing_of_this_one(tmp_path: Path) -> None:
+    """Of the starts of runs those of the last cut alone are kept."""
+    one, others = night(day(1)), night(day(1))
+    one.shards = {"cpu/cpu 1": one.shards["cpu/cpu 1"], "cuda/sm_90 1": files_of("cuda/sm_90", 1, 1, day(1))}
+    one.expects = []
+    for files in others.shards.values():
+        files.run = replace(files.run, started=f"{day(1)}T08:00:00+00:00", ended=f"{day(1)}T09:00:00+00:00")
+    others.expects = []
+    reports = nights(tmp_path, night(day(0)), one, others)
+    assert set(reports[1].history.places["cuda/sm_90"].runs) == {"1/1"}
+    assert set(reports[2].history.places["cuda/sm_90"].runs) == {"1/3", "2/3", "3/3"}
+    assert kinds(reports[2]) == []
+
+
 def test_a_changed_checkout_is_no_commit(tmp_path: Path) -> None:
     commit = "c" * 40 + "+changed"
     reports = nights(tmp_path, night(day(0), commit), thinned(1, commit))
