@@ -117,7 +117,7 @@ def read(path: Path) -> History | None:
         if data["schema"] != SCHEMA:
             raise ValueError(f"its schema is {data['schema']!r}, expected {SCHEMA!r}")
         return _made(data)
-    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadInput(
             f"history {path} is damaged: {error or type(error).__name__}. Put back the copy of the night before; "
             "without one delete the file, and every failure counts as new"

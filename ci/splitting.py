@@ -117,7 +117,7 @@ def load(lane: str, folder: Path = OWN) -> Durations:
         return Durations({t: {k: float(s) for k, s in kernels.items()} for t, kernels in data["seconds"].items()})
     except FileNotFoundError:
         return Durations()
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadInput(
             f"durations {path} cannot be read: {error}. Write them anew: python -m narrowgauge.ci.splitting DIR…"
         ) from error

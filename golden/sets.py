@@ -42,15 +42,18 @@ class VectorSet:
         return bool(self.about["schema"] == SCHEMA)
 
 
+#: how an export's name ends
+ARCHIVES = (".tar.gz", ".tgz", ".zip")
+
+
 def at(place: Path) -> VectorSet:
     """The vectors of a folder, an export as a folder, or an archive of one. Raises ``BadInput`` that names the place
     for whatever is wrong with it."""
     if place.is_dir():
         return _checked(str(place), _of_folder(place))
-    if not place.exists():
-        raise BadInput(
-            f"no golden vectors at {place}; expected a folder of vectors, or an export (.tar.gz, .tgz, .zip)"
-        )
+    if not place.exists() or not place.name.endswith(ARCHIVES):
+        what = "no golden vectors at" if not place.exists() else "not golden vectors:"
+        raise BadInput(f"{what} {place}; expected a folder of vectors, or an export ({', '.join(ARCHIVES)})")
     _, kind = form_of(place)
     try:
         files = dict(_of_tar(place.read_bytes()) if kind == ".tar.gz" else _of_zip(place))

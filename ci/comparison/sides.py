@@ -216,7 +216,7 @@ def _json(path: Path) -> Mapping[str, Any]:
         data = json.loads(path.read_text())
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}; {what}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON ({error}); {what}") from error
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__

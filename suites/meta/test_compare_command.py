@@ -132,6 +132,7 @@ BAD = {
     "without rows": ('{"schema": "narrowgauge.ledger/1"}', "'rows'"),
     "with a wrong row": ('{"schema": "narrowgauge.ledger/1", "rows": [{"newer": 1}]}', "newer"),
     "with rows of no form": ('{"schema": "narrowgauge.ledger/1", "rows": [3]}', "not a ledger"),
+    "too deep": ("[" * 200_000, "is not JSON"),
     "not a text": (b"\xff\xfe\x00", "is not JSON"),
 }
 

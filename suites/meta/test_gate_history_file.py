@@ -71,6 +71,12 @@ def test_a_history_of_another_form(kept: History, tmp_path: Path, how: str) -> N
         history.read(path)
 
 
+def test_a_history_that_is_too_deep(tmp_path: Path) -> None:
+    (tmp_path / "history.json").write_text("[" * 200_000)
+    with pytest.raises(BadInput, match="is damaged"):
+        history.read(tmp_path / "history.json")
+
+
 def test_a_history_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot read history"):
         history.read(tmp_path)

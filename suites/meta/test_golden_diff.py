@@ -330,6 +330,9 @@ def test_markdown_and_page_say_the_same(old: Path, monkeypatch: pytest.MonkeyPat
         (["--markdown", "a.txt"], "expected a file that ends in .md"),
         (["--first", "-1"], "expected a number of examples"),
         (["--reasons", "nowhere.toml"], "cannot read reasons nowhere.toml"),
+        (["--git", "HEAD", "a", "b"], "--git HEAD is OLD: give one set, NEW, or none; given a b"),
+        (["nowhere"], "no golden vectors at nowhere; expected a folder of vectors, or an export (.tar.gz, .tgz, .zip)"),
+        ([__file__], f"not golden vectors: {__file__}; expected a folder"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_generated(
