@@ -121,6 +121,7 @@ def test_a_strangers_text_is_no_markup(tmp_path: Path, capsys: pytest.CaptureFix
     case = clean()
     case.shards[TWO].fail(case.shards[TWO].ids[0], faults=[], reason=HOSTILE)
     case.shards[TWO].run = replace(case.shards[TWO].run, options=(HOSTILE,))
+    case.shards["cpu/cpu 1"].run = replace(case.shards["cpu/cpu 1"].run, versions={"torch": HOSTILE}, commit=HOSTILE)
     results = written(tmp_path / "results", case)
     summary = tmp_path / "summary.md"
     main(["gate", str(results), *EXPECT, *TODAY, "--summary", str(summary)])
