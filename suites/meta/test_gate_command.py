@@ -121,7 +121,8 @@ def test_a_strangers_text_is_no_markup(tmp_path: Path, capsys: pytest.CaptureFix
     case = clean()
     case.shards[TWO].fail(case.shards[TWO].ids[0], faults=[], reason=HOSTILE)
     case.shards[TWO].run = replace(case.shards[TWO].run, options=(HOSTILE,))
-    case.shards["cpu/cpu 1"].run = replace(case.shards["cpu/cpu 1"].run, versions={"torch": HOSTILE}, commit=HOSTILE)
+    case.shards["cpu/cpu 1"].run = replace(case.shards["cpu/cpu 1"].run, versions={"torch": HOSTILE})
+    case.shards["cuda/sm_90 1"].run = replace(case.shards["cuda/sm_90 1"].run, commit="\x1b[31m")
     results = written(tmp_path / "results", case)
     summary = tmp_path / "summary.md"
     main(["gate", str(results), *EXPECT, *TODAY, "--summary", str(summary)])
