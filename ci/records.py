@@ -130,7 +130,11 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         names = {"lane": self.lane, "target": self.target, "depth": self.depth, "shards": self.shards}
-        return {"schema": PLAN_SCHEMA, **names, "cells": [dict(vars(c)) for c in sorted(self.cells, key=lambda c: c.id)]}
+        return {
+            "schema": PLAN_SCHEMA,
+            **names,
+            "cells": [dict(vars(c)) for c in sorted(self.cells, key=lambda c: c.id)],
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:

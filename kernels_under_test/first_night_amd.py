@@ -19,19 +19,23 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import triton
 import triton.language as tl
+
+Array = npt.NDArray[np.float64]
 
 BLOCK = 1024
 #: patterns of float32 from 1 up to 4: every significand, with an even and an odd exponent
 FIRST, LAST = 0x3F800000, 0x40800000
 #: by instruction, the function in float64. Rounding 1 / x and sqrt(x) from float64 to float32 is rounding them once,
 #: since 53 >= 2 * 24 + 2; the others are off by float64's own last bits, which tell only near the middle of two results
-FUNCTIONS = {
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "v_rcp_f32": lambda x: 1.0 / x,
     "v_sqrt_f32": np.sqrt,
     "v_rsq_f32": lambda x: 1.0 / np.sqrt(x),
@@ -102,15 +106,16 @@ def infinities():
     """By conversion and overflow mode, the code of each special number; a text where there is no such instruction."""
     x = np.zeros(BLOCK, np.float32)
     x[: len(SPECIALS)] = list(SPECIALS.values())
-    table = {}
+    table: dict[str, dict[str, str] | str] = {}
     for name in NARROW:
         for overflow in (0, 1):
             try:
                 codes = answers(narrow(name, overflow), x) & 0xFF
-                found = {n: f"{code:#04x}" for n, code in zip(SPECIALS, codes, strict=False)}
+                told = {n: f"{code:#04x}" for n, code in zip(SPECIALS, codes, strict=False)}
             except Exception as error:  # whatever the compiler raises where it refuses
-                found = str(error).strip().splitlines()[-1][:200]
-            table[f"{name} FP16_OVFL={overflow}"] = found
+                table[f"{name} FP16_OVFL={overflow}"] = str(error).strip().splitlines()[-1][:200]
+            else:
+                table[f"{name} FP16_OVFL={overflow}"] = told
     return table
 
 

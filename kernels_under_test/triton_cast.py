@@ -9,8 +9,8 @@ import triton.language as tl
 from narrowgauge import Cast, kernel
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.kernels_under_test.triton_codec import (
-    BLOCK,
     LAYOUTS,
+    block_of,
     decode,
     decode_e8m0,
     decode_integer,
@@ -110,7 +110,7 @@ def native_decode(codes, out, count, FROM: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def _grid(x):
-    return (triton.cdiv(x.numel(), BLOCK),)
+    return (triton.cdiv(x.numel(), block_of(x.numel())),)
 
 
 def _fresh_codes(x):
@@ -122,7 +122,7 @@ def _launch(jitted, x, *constants):
     x = x.contiguous()
     codes, bf16 = _fresh_codes(x), x.dtype == torch.bfloat16
     if x.numel():
-        jitted[_grid(x)](x.view(torch.int16) if bf16 else x, codes, x.numel(), bf16, *constants, BLOCK)
+        jitted[_grid(x)](x.view(torch.int16) if bf16 else x, codes, x.numel(), bf16, *constants, block_of(x.numel()))
     return codes
 
 
@@ -140,7 +140,7 @@ def launch_native(x, format):
     """Codes of ``x``, any shape, by ``.to()`` inside the kernel."""
     x, codes = x.contiguous(), _fresh_codes(x)
     if x.numel():
-        native_cast[_grid(x)](x, codes, x.numel(), TRITON_TYPES[format], BLOCK)
+        native_cast[_grid(x)](x, codes, x.numel(), TRITON_TYPES[format], block_of(x.numel()))
     return codes
 
 
@@ -152,14 +152,14 @@ def launch_decode(codes, source, format):
     if not codes.numel():
         return out
     if source == E8M0:
-        soft_decode_e8m0[_grid(codes)](codes, out, codes.numel(), to, BLOCK)
+        soft_decode_e8m0[_grid(codes)](codes, out, codes.numel(), to, block_of(codes.numel()))
     elif source in INTEGERS:
-        soft_decode_integer[_grid(codes)](codes, out, codes.numel(), to, fmt.sign_bit, BLOCK)
+        soft_decode_integer[_grid(codes)](codes, out, codes.numel(), to, fmt.sign_bit, block_of(codes.numel()))
     else:
         layout, tiny = LAYOUTS[source], 2.0 ** (1 - fmt.bias - fmt.mantissa)
         soft_decode[_grid(codes)](
             codes, out, codes.numel(), to, layout.mantissa, layout.bias, layout.top, layout.sign, layout.infinity,
-            layout.nan, tiny, BLOCK,
+            layout.nan, tiny, block_of(codes.numel()),
         )  # fmt: skip
     return out
 
@@ -234,5 +234,5 @@ def triton_native_decode(x, format, source):
     codes = x.contiguous().view(torch.uint8)
     out = torch.empty(codes.shape, dtype=getattr(torch, format), device=codes.device)
     if codes.numel():
-        native_decode[_grid(codes)](codes, out, codes.numel(), TRITON_TYPES[source], BLOCK)
+        native_decode[_grid(codes)](codes, out, codes.numel(), TRITON_TYPES[source], block_of(codes.numel()))
     return out

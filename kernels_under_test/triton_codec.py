@@ -15,9 +15,15 @@ import triton.language as tl
 
 from narrowgauge.contracts.formats import format_named
 
-#: One interpreted program costs 1.4 ms whatever its size, so there are few and large ones there.
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-BLOCK = 65536 if INTERPRETED else 1024
+#: elements of a program at least and at most. Interpreted, a program of 1,024 costs 2 ms and one of 65,536 costs 15, so
+#: there is one of the size that is needed; compiled, each size would be another program
+BLOCK, LARGEST_BLOCK = 1024, 65536 if INTERPRETED else 1024
+
+
+def block_of(count):
+    """Elements of a program, for so many in all."""
+    return min(LARGEST_BLOCK, max(BLOCK, triton.next_power_of_2(count)))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import triton.language as tl
 from narrowgauge import Convert, kernel
 from narrowgauge.kernels_under_test.claiming import E4M3, FNUZ, FP4
 from narrowgauge.kernels_under_test.convert_checks import check_codes, check_scale, grid_of, of_rows
-from narrowgauge.kernels_under_test.triton_codec import BLOCK, encode
+from narrowgauge.kernels_under_test.triton_codec import block_of, encode
 from narrowgauge.kernels_under_test.triton_dequantize import read
 from narrowgauge.kernels_under_test.triton_quantize import input_to_float8, times_inverse
 from narrowgauge.kernels_under_test.triton_quantize_given import divided, vllm
@@ -195,7 +195,8 @@ def mapped(x, map):
     codes = x.contiguous().view(torch.uint8)
     out = torch.empty_like(codes)
     if out.numel():
-        each_byte[(triton.cdiv(out.numel(), BLOCK),)](codes, out, out.numel(), map, BLOCK)
+        block = block_of(out.numel())
+        each_byte[(triton.cdiv(out.numel(), block),)](codes, out, out.numel(), map, block)
     return out
 
 

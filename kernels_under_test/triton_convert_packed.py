@@ -9,7 +9,7 @@ import triton.language as tl
 from narrowgauge import Convert, kernel
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, E4M3, FP4
 from narrowgauge.kernels_under_test.convert_checks import check_codes
-from narrowgauge.kernels_under_test.triton_codec import BLOCK, encode, load_float32_bits
+from narrowgauge.kernels_under_test.triton_codec import block_of, encode, load_float32_bits
 from narrowgauge.kernels_under_test.triton_dequantize import by_32
 from narrowgauge.kernels_under_test.triton_packed import as_gptq, awq, in_tiles, nibble, packed
 from narrowgauge.kernels_under_test.triton_tiling import elements_of, groups_of
@@ -50,7 +50,8 @@ def unpack_words(words, out, rows, columns, row_stride, column_stride, add, LOAD
 def unpacked(words, rows, columns, load, add=0):
     out = torch.empty((rows, columns), dtype=torch.uint8, device=words.device)
     if out.numel():
-        unpack_words[(triton.cdiv(out.numel(), BLOCK),)](words, out, rows, columns, *words.stride(), add, load, BLOCK)
+        block = block_of(out.numel())
+        unpack_words[(triton.cdiv(out.numel(), block),)](words, out, rows, columns, *words.stride(), add, load, block)
     return out
 
 
@@ -189,7 +190,8 @@ def moved(x, layout, shape, back):
     out = torch.zeros(size, dtype=torch.uint8, device=x.device)
     count = shape[0] * shape[1]
     if count:
-        move_scales[(triton.cdiv(count, BLOCK),)](x.view(torch.uint8), out, *shape, across, back, place, BLOCK)
+        block = block_of(count)
+        move_scales[(triton.cdiv(count, block),)](x.view(torch.uint8), out, *shape, across, back, place, block)
     return {"codes": out}
 
 

@@ -12,7 +12,7 @@ from narrowgauge import Dequantize, kernel
 from narrowgauge.kernels_under_test.claiming import ALL_SOURCES, BFLOAT16, E4M3, E5M2, FLOAT16, FNUZ, FP4
 from narrowgauge.kernels_under_test.triton_codec import decode, decode_e8m0, decode_integer, store_float32_bits
 from narrowgauge.kernels_under_test.triton_steps import bits, over, real
-from narrowgauge.kernels_under_test.triton_tiling import TILE_COLUMNS, TILE_ROWS, by_strides
+from narrowgauge.kernels_under_test.triton_tiling import by_strides, part_of, programs_of
 
 
 @triton.jit
@@ -155,13 +155,13 @@ def read(
     to = ALL_SOURCES.index(format)
     out = torch.empty((rows, columns), dtype=torch.int32 if to == 0 else torch.int16, device=x.device)
     if out.numel():
-        grid = triton.cdiv(rows, TILE_ROWS), triton.cdiv(columns, TILE_COLUMNS)
-        dequantize_blocks[grid](
+        part = part_of(rows, columns)
+        dequantize_blocks[programs_of(rows, columns, part)](
             x if x.dtype == torch.int32 else x.view(torch.uint8), out,
             scale if scale.dtype == torch.float32 else scale.view(torch.uint8), beside,
             rows, columns, *x.stride(), block_rows or rows, block_columns or columns, *(strides or _strides(scale)),
             0 if beside is None else _strides(beside)[0],
-            load, READ[source], place, of_scale, value, to, TILE_ROWS, TILE_COLUMNS,
+            load, READ[source], place, of_scale, value, to, *part,
         )  # fmt: skip
     return out
 

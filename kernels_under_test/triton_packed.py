@@ -8,7 +8,7 @@ import triton.language as tl
 
 from narrowgauge import Dequantize, Quantize, kernel
 from narrowgauge.kernels_under_test.claiming import E4M3, FP4
-from narrowgauge.kernels_under_test.triton_codec import BLOCK
+from narrowgauge.kernels_under_test.triton_codec import block_of
 from narrowgauge.kernels_under_test.triton_dequantize import by_16, by_32, over_divisor, read
 from narrowgauge.kernels_under_test.triton_quantize_groups import group
 from narrowgauge.kernels_under_test.triton_quantize_integers import compressed_tensors
@@ -49,8 +49,9 @@ def pack_words(
 def packed(codes, image, down, across, step, places, awq=False):
     """``image`` [rows, words], filled."""
     if image.numel():
-        pack_words[(triton.cdiv(image.numel(), BLOCK),)](
-            codes, image, image.numel(), image.shape[1], down, across, step, places, awq, BLOCK
+        block = block_of(image.numel())
+        pack_words[(triton.cdiv(image.numel(), block),)](
+            codes, image, image.numel(), image.shape[1], down, across, step, places, awq, block
         )
     return image
 

@@ -19,8 +19,9 @@ from narrowgauge.kernels_under_test.triton_targets import BOUNDS, SOFT
 
 #: elements of a program that has groups: interpreted, one program costs 1.4 ms whatever its size
 GROUP_TILE = 65536 if INTERPRETED else 2048
-#: of a program that has a part of a block; the rows divide blocks of 128
-TILE_ROWS, TILE_COLUMNS = (128, 512) if INTERPRETED else (32, 64)
+#: rows and columns of a program that has a part of a block, at least and at most; the rows divide blocks of 128
+SMALLEST_PART = (32, 64)
+LARGEST_PART = (128, 512) if INTERPRETED else SMALLEST_PART
 
 
 @triton.jit
@@ -130,6 +131,17 @@ def groups_of(groups, size):
     return max(1, min(GROUP_TILE // width, most)), width
 
 
+def part_of(rows, columns):
+    """Rows and columns of a program that has a part of a matrix: powers of two."""
+    sizes = zip((rows, columns), SMALLEST_PART, LARGEST_PART, strict=True)
+    return tuple(min(most, max(least, triton.next_power_of_2(size))) for size, least, most in sizes)
+
+
+def programs_of(rows, columns, part):
+    """At least one, which stores the scale of a tensor without elements."""
+    return tuple(max(1, triton.cdiv(size, each)) for size, each in zip((rows, columns), part, strict=True))
+
+
 def by_groups(
     x, recipe, format, size=0, *, ragged=False, nan="drop", bound=None, code=None, stored=torch.float32, whole=None,
     scales=None, strides=None, place=by_strides,
@@ -163,9 +175,10 @@ def amax_by_blocks(x, block_rows, block_columns, nan="drop"):
     found = torch.zeros(grid, dtype=torch.int32, device=x.device)
     if x.numel():
         loaded, bf16 = elements_of(x)
-        block_amax[_programs(x)](
+        part = part_of(rows, columns)
+        block_amax[programs_of(rows, columns, part)](
             loaded, found, rows, columns, *x.stride(), block_rows, block_columns, grid[1],
-            nan, bf16, TILE_ROWS, TILE_COLUMNS,
+            nan, bf16, *part,
         )  # fmt: skip
     return found.view(torch.float32)
 
@@ -182,9 +195,10 @@ def by_blocks(x, found, recipe, format, block_rows, block_columns, *, bound=None
     scales = None if stored is None else torch.empty(grid, dtype=stored, device=x.device)
     strides = [0 if n == 1 else s for n, s in zip(found.shape, found.stride(), strict=True)]
     loaded, bf16 = elements_of(x)
-    quantize_blocks[_programs(x)](
+    part = part_of(rows, columns)
+    quantize_blocks[programs_of(rows, columns, part)](
         loaded, codes, scales, found, whole, rows, columns, *x.stride(), block_rows, block_columns, *grid, *strides,
-        bound or BOUNDS[format], recipe, code or SOFT[format], bf16, TILE_ROWS, TILE_COLUMNS,
+        bound or BOUNDS[format], recipe, code or SOFT[format], bf16, *part,
     )  # fmt: skip
     return codes if scales is None else (codes, scales)
 
@@ -201,8 +215,3 @@ def by_tiles(x, recipe, format):
 
 def _count(size, each):
     return triton.cdiv(size, each) if each else 1
-
-
-def _programs(x):
-    """At least one, which stores the scale of a tensor without elements."""
-    return max(1, triton.cdiv(x.shape[0], TILE_ROWS)), max(1, triton.cdiv(x.shape[1], TILE_COLUMNS))

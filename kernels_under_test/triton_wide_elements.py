@@ -7,7 +7,7 @@ import triton.language as tl
 
 from narrowgauge.kernels_under_test.claiming import BFLOAT16, FLOAT32, wide
 from narrowgauge.kernels_under_test.triton_attention import capped
-from narrowgauge.kernels_under_test.triton_codec import BLOCK, load_float32_bits, store_float32_bits
+from narrowgauge.kernels_under_test.triton_codec import block_of, load_float32_bits, store_float32_bits
 from narrowgauge.kernels_under_test.triton_kv_gather import patterns_for
 from narrowgauge.kernels_under_test.triton_steps import bits, over, real
 from narrowgauge.kernels_under_test.triton_tiling import elements_of
@@ -58,7 +58,8 @@ def gated(x, format, *, rounds_normal=False):
     y, to = patterns_for(format, (rows, columns), x.device)
     loaded, bf16 = elements_of(x.contiguous())
     normal = ROUND[x.dtype] if rounds_normal else in_float32
-    gate_elements[(triton.cdiv(y.numel(), BLOCK),)](loaded, y, y.numel(), columns, normal, bf16, to, BLOCK)
+    block = block_of(y.numel())
+    gate_elements[(triton.cdiv(y.numel(), block),)](loaded, y, y.numel(), columns, normal, bf16, to, block)
     return y
 
 
@@ -66,8 +67,9 @@ def turned(x, format, cos, sin, *, together):
     y, to = patterns_for(format, x.shape, x.device)
     loaded, bf16 = elements_of(x.contiguous())
     count, half = x.numel() // 2, x.shape[1] // 2
-    turn_pairs[(triton.cdiv(count, BLOCK),)](
-        loaded, cos.contiguous(), sin.contiguous(), y, count, half, together, bf16, to, BLOCK
+    block = block_of(count)
+    turn_pairs[(triton.cdiv(count, block),)](
+        loaded, cos.contiguous(), sin.contiguous(), y, count, half, together, bf16, to, block
     )
     return y
 
@@ -86,7 +88,8 @@ def triton_wide_silu_mul_twice(x, format):
 def triton_wide_soft_cap(x, format):
     y, to = patterns_for(format, x.shape, x.device)
     loaded, bf16 = elements_of(x.contiguous())
-    cap_elements[(triton.cdiv(x.numel(), BLOCK),)](loaded, y, x.numel(), 30.0, bf16, to, BLOCK)
+    block = block_of(x.numel())
+    cap_elements[(triton.cdiv(x.numel(), block),)](loaded, y, x.numel(), 30.0, bf16, to, block)
     return y
 
 

@@ -5,8 +5,9 @@ From the claims alone: of a digest nobody can say more than that it differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -30,14 +31,18 @@ from narrowgauge.contracts.recipe import Recipe
 from narrowgauge.reference import policies, recipes
 from narrowgauge.reference.behaviour import behaviour_of, converting_of, multiplying_of, promised
 from narrowgauge.reference.fast_codec import cast
+from narrowgauge.reference.kv import caches
 from narrowgauge.reference.kv.paged import Paged
 from narrowgauge.reference.open_steps import open_names
 from narrowgauge.reference.portrait import portrait, probes
+from narrowgauge.reference.wide.run import resolve_wide
 
 #: ``nan``: one code for each element, but for the bits of NaN; ``interval``: several codes are right; ``all``: any are
 Freedom = Literal["nan", "interval", "all"]
 #: fields of declarations that say where a rule stands, and not what it does
-_WORDS = ("name", "source", "about", "authority", "evidence", "grade", "exceptions", "applies")
+_WORDS = ("name", "source", "about", "authority", "evidence", "grade", "exceptions", "applies", "destinations")
+#: fields of contracts that name a rule, which is looked up
+_RULES = ("policy", "recipe", "product", "accumulator", "cache", "wide", "conversion")
 
 
 @dataclass(frozen=True)
@@ -108,42 +113,59 @@ def claims_apart(one: Claim, other: Claim) -> str:
     """
     if one == other:
         return ""
-    found = _apart(_rule_of(one), _rule_of(other))
+    if type(one.contract) is not type(other.contract):
+        return "nothing is claimed on one of them"
+    rules = zip(_rules_of(one), _rules_of(other), strict=True)
+    found = [words for pair in rules for words in _apart(*pair)]
+    found += _apart(one.contract, other.contract, but_for=_RULES)
     if not found:
         return "two names of one rule"
     first, more = found[0], len(found) - 1
     return first + (f" (and {more} more)" if more else "")
 
 
-def _rule_of(claim: Claim) -> Any:
+def _rules_of(claim: Claim) -> list[Any]:
+    """What a claim's names stand for."""
     contract = claim.contract
     if isinstance(contract, Cast):
-        return behaviour_of(claim).policy
+        return [behaviour_of(claim).policy]
     if isinstance(contract, Quantize | Dequantize | Then):
-        return recipes.resolve(contract.recipe)
+        recipe = recipes.resolve(contract.recipe)
+        codes = claim.source if isinstance(contract, Dequantize) else claim.format
+        last = recipe.destination(codes)
+        return [recipe, replace(last, cast=""), policies.resolve(last.cast, codes)]
     if isinstance(contract, Matmul):
-        return multiplying_of(claim).accumulator
-    return contract
+        return [multiplying_of(claim).product, multiplying_of(claim).accumulator]
+    if isinstance(contract, OfCache):
+        return [caches.resolve(contract.cache)]
+    if isinstance(contract, Convert):
+        return [converting_of(claim).conversion]
+    return [resolve_wide(contract.wide, f"claim {claim}")] if isinstance(contract, WideOp) else []
 
 
-def _apart(one: Any, other: Any) -> list[str]:
+def _apart(one: Any, other: Any, but_for: Sequence[str] = _WORDS) -> list[str]:
     """Fields of two declarations that differ; of a chain of steps the first one that does."""
-    if type(one) is not type(other):
-        return [f"{type(one).__name__} and {type(other).__name__}"]
     found = []
     for field in fields(one):
         a, b = getattr(one, field.name), getattr(other, field.name)
-        if a != b and field.name not in _WORDS:
+        if a != b and field.name not in but_for:
             found.append(_chain_apart(a, b) if field.name == "steps" else f"{field.name}: {a} and {b}")
     return found
 
 
 def _chain_apart(one: tuple[Any, ...], other: tuple[Any, ...]) -> str:
-    for number, (a, b) in enumerate(zip(one, other, strict=False), 1):
+    """The first step of two recipes that is not the same, or of two products and conversions, whose steps are names."""
+    for number, (a, b) in enumerate(zip_longest(one, other), 1):
         if a != b:
-            return f"step {number}: {a[0]} = {_chain(a[1])} and {b[0]} = {_chain(b[1])}"
-    longer = one if len(one) > len(other) else other
-    return f"step {min(len(one), len(other)) + 1}: {longer[min(len(one), len(other))][0]} is there in one alone"
+            return f"step {number}: {_step(a)} and {_step(b)}"
+    return ""
+
+
+def _step(step: Any) -> str:
+    if step is None:
+        return "no such step"
+    name, chain = step[0], step[1:]
+    return f"{name} = {_chain(chain[0])}" if chain and isinstance(chain[0], tuple) else " ".join(map(str, step))
 
 
 def _chain(chain: tuple[Any, ...]) -> str:

@@ -41,7 +41,7 @@ def _cells(run: Run, operation: str, test: str) -> list[Planned]:
         planned = plan_one(run.kernels, run.devices, operation, "golden", run.depth)
         # of whole calls emulated targets have the structured cases, and they are slow
         called = operation in CALLED
-        return [p for p in planned if has_vectors(p) and not (called and is_asked_elsewhere(p, run.depth))]
+        return [p for p in planned if not (called and is_asked_elsewhere(p, run.depth)) and has_vectors(p)]
     # Only a deterministic case can be waived, so a claim that fails by a waiver is not searched for more.
     drawn = plan_one(run.kernels, run.devices, operation, "property", run.depth)
     return [p for p in drawn if not (run.is_waived(p) or is_asked_elsewhere(p, run.depth) or _costs_much(p, run.depth))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import format_named
@@ -115,14 +116,14 @@ def plan_cases(kernels: Iterable[Plugged], devices: Sequence[Device], operation:
     cases = [c for c in CASES if c.operation == operation and c.depth in reached]
     planned = []
     for plugged, claim, device in _places(kernels, devices, operation, sparing=depth == DEPTHS[0]):
-        suiting = [case.name for case in cases if case.suits(claim)]
-        if depth == DEPTHS[0] and _is_like_the_interpreted(plugged, claim, device):
-            suiting = [name for name in suiting if name in RICHEST]
-            if isinstance(claim.contract, Matmul):  # of products one cell for each kernel
-                suiting = suiting[:1] if _is_first(plugged, claim) else []
-        cells = [Planned(plugged, claim, name, device) for name in suiting]
-        # Where nothing will be executed, one case says all there is to say.
-        planned += cells[:1] if any(c.hindrance for c in cells) else cells
+        seen_elsewhere = depth == DEPTHS[0] and _is_like_the_interpreted(plugged, claim, device)
+        # To see whether a claim can have a case may cost as much as to make it, so nobody asks for one too many.
+        suiting = (c.name for c in cases if (c.name in RICHEST or not seen_elsewhere) and c.suits(claim))
+        most = 1 if _is_first(plugged, claim) else 0  # of products one cell for each kernel
+        if not (seen_elsewhere and isinstance(claim.contract, Matmul)):
+            # Where nothing will be executed, one case says all there is to say.
+            most = 1 if Planned(plugged, claim, "", device).hindrance else len(cases)
+        planned += [Planned(plugged, claim, name, device) for name in islice(suiting, most)]
     return planned
 
 

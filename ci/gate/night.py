@@ -28,14 +28,18 @@ class Expect:
     @classmethod
     def parse(cls, text: str, lanes: Mapping[str, Lane]) -> Expect:
         """``cuda/sm_90`` or ``cuda/sm_90x3``. Raises ``BadInput``."""
-        found = re.fullmatch(r"([^/]+)/(.+?)(?:x([1-9]\d*))?", text)
-        if found is None:
+        lane, slash, rest = text.partition("/")
+        if not slash or not rest:
             raise BadInput(f"--expect {text!r}; expected LANE/TARGET or LANE/TARGETxN, for example cuda/sm_90x2")
-        if found[1] not in lanes:
-            raise unknown("lane", found[1], lanes, f"--expect {text}")
-        if found[2] not in lanes[found[1]].targets:
-            raise unknown(f"target of lane {found[1]}", found[2], lanes[found[1]].targets, f"--expect {text}")
-        return cls(found[1], found[2], int(found[3]) if found[3] else None)
+        if lane not in lanes:
+            raise unknown("lane", lane, lanes, f"--expect {text}")
+        targets = lanes[lane].targets
+        counted = re.fullmatch(r"(.+)x([1-9]\d*)", rest)
+        if counted is not None and counted[1] in targets and rest not in targets:  # gfx942 is no "gf" of 942 shards
+            return cls(lane, counted[1], int(counted[2]))
+        if rest not in targets:
+            raise unknown(f"target of lane {lane}", rest, targets, f"--expect {text}")
+        return cls(lane, rest)
 
 
 @dataclass

@@ -60,7 +60,7 @@ def told(findings: Iterable[Finding]) -> list[Told]:
     for finding in findings:
         explained = why(finding)
         key = (finding.section, finding.kind, finding.classes, finding.words, tuple(explained))
-        one = groups.setdefault(key, Told(*key[:4], explained))  # type: ignore[arg-type]
+        one = groups.setdefault(key, Told(*key[:4], explained))
         one.places.append(_place(finding))
         if finding.kernel not in one.kernels:
             one.kernels.append(finding.kernel)
@@ -125,7 +125,7 @@ def tally_words(tally: Tally | None) -> tuple[str, str]:
     if not tally.compared:
         return ", ".join(judged), ""
     if not tally.apart:
-        return ", ".join(judged), f"codes as {tally.with_label}"
+        return ", ".join(judged), f"codes of {tally.compared} as {tally.with_label}"
     nan = ""
     if tally.nan:
         nan = " (in NaN's bits alone)" if tally.nan == tally.apart else f" ({tally.nan} in NaN's bits alone)"

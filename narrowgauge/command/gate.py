@@ -37,7 +37,7 @@ def register(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "directories", nargs="+", type=Path, metavar="DIR", help="results of a shard, or a directory of such"
+        "directories", nargs="*", type=Path, metavar="DIR", help="results of a shard, or a directory of such"
     )
     parser.add_argument(
         "--expect", action="append", default=[], metavar="LANE/TARGET[xN]",
@@ -80,6 +80,8 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
 
 def judged(arguments: argparse.Namespace) -> Report:
     """The report. Raises ``BadInput`` before anything is judged by rules that cannot be used."""
+    if not arguments.directories and not arguments.expect:
+        raise BadInput("nothing to judge; expected directories of results, or --expect LANE/TARGET where none came")
     lanes = load_lanes(arguments.lanes)
     rules = Rules(
         lanes=lanes,

@@ -167,7 +167,7 @@ def _foot(report: Report) -> str:
 
 def texts(report: Report, width: int) -> list[Text]:
     """For a terminal."""
-    lines = [Text(verdict(report), "bold green" if not report.red else "bold red"), Text(_foot(report))]
+    lines = [Text(verdict(report), "bold green" if not report.red else "bold red"), Text(plain(_foot(report)))]
     for section in sections(report):
         grid = Grid(section.title, section.headings[:-1], section.headings[-1], beside_from=110)
         for row in section.rows[:TOP]:

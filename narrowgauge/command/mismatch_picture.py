@@ -9,7 +9,7 @@ import numpy as np
 
 from narrowgauge.command import pictures
 from narrowgauge.command.panels import number
-from narrowgauge.command.pictures import BLUE, GREY, ORANGE, PALE, RED, SKY
+from narrowgauge.command.pictures import BLUE, GREY, ORANGE, RED, SKY
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.verdict import DIFFERENCES
 from narrowgauge.plugin.mismatches import Differing

@@ -24,7 +24,7 @@ def generate_kv(metafunc: pytest.Metafunc, operation: str) -> None:
 
 def _responding(run: Run, operation: str) -> list[Planned]:
     cells = plan_one(run.kernels, run.devices, operation, "scale_response", run.depth)
-    return [p for p in cells if responds(p.claim) and not (run.is_waived(p) or is_asked_elsewhere(p, run.depth))]
+    return [p for p in cells if not (run.is_waived(p) or is_asked_elsewhere(p, run.depth)) and responds(p.claim)]
 
 
 def test_cell_property(planned: Planned, request: pytest.FixtureRequest) -> None:

@@ -12,7 +12,6 @@ from narrowgauge import command
 SUBCOMMANDS = (
     "devices",
     "test",
-    "compare",
     "inputs",
     "judge",
     "identify",
@@ -28,6 +27,10 @@ SUBCOMMANDS = (
     "explain",
     "golden",
     "bench",
+    "run",
+    "gate",
+    "report",
+    "compare",
 )
 CLAIM = "cast/ocp_saturate/bfloat16/float8_e4m3fn"
 FILE = "cast-ocp_saturate-float8_e4m3fn.safetensors"

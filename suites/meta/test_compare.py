@@ -26,6 +26,7 @@ from narrowgauge.suites.meta.compare_sets import E4M3, FNUZ, failed, ledger, row
 pytestmark = pytest.mark.meta
 
 ONE, OTHER = Column("sm_90", 0, "sm_90"), Column("gfx942", 1, "gfx942")
+PACKED = ("nibbles_low_first", "nibbles_high_first")
 RULES = Rules({}, leaves_only_nan)
 
 
@@ -94,6 +95,8 @@ def test_the_last_night_stands_for_a_target_and_nights_are_told_apart(tmp_path: 
         ("targets", "nan", (("gfx942",), ("sm_90 @ 1",))),
     ]
     assert found.changed == {"sm_90 @ 0 -> sm_90 @ 1": {"torch": ("2.13.0", "2.14.0")}}
+    cut = compared(tmp_path, first, second, devices={"sm_90": {"versions": {"torch": "2.13.0"}}})
+    assert cut.changed == {}  # of the git sha and of Triton the second night knows nothing
 
 
 def test_a_cell_of_one_night_alone_is_told(tmp_path: Path) -> None:
@@ -144,11 +147,16 @@ def test_the_matrix_shows_what_was_not_executed(tmp_path: Path) -> None:
         "host",
     )
     assert (gfx.results, gfx.unexecuted, gfx.compared) == ({}, 1, 0)
+    (line,) = compared(tmp_path, [row("host"), row("sm_90")]).lines
+    assert (line.tallies["sm_90"].compared, line.tallies["sm_90"].apart) == (1, 0)
 
 
 def test_units_and_checkpoints_are_no_kernels(tmp_path: Path) -> None:
     rows = [row("sm_90"), row("gfx942"), row("sm_80", operation="unit"), row("host", operation="audit")]
-    assert [c.label for c in compared(tmp_path, rows).columns] == ["gfx942", "sm_90"]
+    rows += [row(target, operation="unit", case="recorded") for target in ("sm_90", "gfx942")]
+    found = compared(tmp_path, rows)
+    assert [c.label for c in found.columns] == ["gfx942", "sm_90"]
+    assert [f.operation for f in found.findings] == ["cast"]
 
 
 def test_kinds_and_sections_are_in_the_document() -> None:
@@ -191,7 +199,15 @@ def test_waivers_reasons_and_other_answers_are_told(tmp_path: Path) -> None:
 
 
 def test_equal_codes_under_two_verdicts_are_said_to_be_equal(tmp_path: Path) -> None:
-    assert explained(tmp_path, row("sm_90", "d2"), failed("gfx942"))["codes"].startswith("equal")
+    rows = row("sm_90", "d2"), failed("gfx942")
+    assert explained(tmp_path, *rows)["codes"].startswith("equal")
+    assert compared(tmp_path, list(rows)).findings[0].classes == (("gfx942",), ("sm_90",))
+
+
+def test_verdicts_on_drawn_inputs_are_said_to_be_of_such(tmp_path: Path) -> None:
+    drawn = explained(tmp_path, row("sm_90", case="property"), failed("gfx942", case="property"))
+    assert "drawn anew" in drawn["inputs"]
+    assert "inputs" not in explained(tmp_path, row("sm_90"), failed("gfx942"))
 
 
 def test_open_models_of_the_emulator_are_named(tmp_path: Path) -> None:
@@ -236,6 +252,19 @@ def test_claims_part_at_a_choice_or_a_step() -> None:
     assert claims_apart(vllm, sglang).startswith(
         "step 1: minimum = bound, mul 512.0, recip and scale = amax, div bound"
     )
+    group = [Claim.parse(f"quantize/vllm.fp8_native_group{r}/float32/{E4M3}") for r in ("", "_ue8m0")]
+    second = "scale = amax, div bound, at_least_or_nan minimum"
+    assert claims_apart(*group) == f"step 2: {second} and {second}, exp2_ceil_log2"
+    last = [Claim.parse(f"quantize/microxcaling.mx_{r}/float32/{E4M3}") for r in ("nearest", "even")]
+    assert (
+        claims_apart(*last) == "rounding: nearest_away and nearest_even"
+    )  # its round="nearest" is half away from zero
+    packed = [Claim.parse(f"quantize/ocp.mxfp4@codes:{w}/float32/float4_e2m1fn") for w in PACKED]
+    assert claims_apart(*packed) == f"layouts: (('codes', '{PACKED[0]}'),) and (('codes', '{PACKED[1]}'),)"
+    observed = Claim.parse(f"cast/?/float32/{E4M3}")
+    assert claims_apart(observed, Claim.parse(f"cast/ocp_saturate/float32/{E4M3}")).startswith("nothing is claimed")
+    attend = [Claim.parse(f"attend/vllm.flash_fp8{w}/{E4M3}/float32") for w in ("", "+soft_cap:0.5")]
+    assert claims_apart(*attend) == "soft_cap: 0.0 and 0.5"
     sums = [Claim.parse(f"matmul/vllm.fp8_token_channel+{a}/{E4M3}/bfloat16") for a in ("float32", "tensor_core_13")]
     assert claims_apart(*sums).startswith("family: any and fused")
     names = [Claim.parse(f"cast/{p}/float32/{E4M3}") for p in ("ocp_saturate", "onnx_saturate")]

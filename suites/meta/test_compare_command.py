@@ -89,7 +89,7 @@ def test_a_cut_journal_is_a_note(tmp_path: Path, capsys: Capture) -> None:
 def test_a_test_that_ended_without_a_verdict_is_not_executed_and_says_why(tmp_path: Path, capsys: Capture) -> None:
     rows = [row("sm_90", case=case) for case in ("a", "b", "c")]
     path = results(tmp_path / "1", rows, options=("-k", "k"))
-    ends = [{"event": "begin", "id": r.id, "worker": "main"} for r in rows]
+    ends: list[dict[str, object]] = [{"event": "begin", "id": r.id, "worker": "main"} for r in rows]
     ends.append({"event": "end", "id": rows[0].id, "outcome": "error", "seconds": 1, "row": None, "message": "no GPU"})
     ends.append({"event": "end", "id": rows[1].id, "outcome": "passed", "seconds": 1, "row": rows[1].to_json()})
     (path / records.JOURNAL).write_text("".join(json.dumps(event) + "\n" for event in ends))
@@ -106,6 +106,12 @@ def test_a_plan_without_a_row_is_not_executed(tmp_path: Path, capsys: Capture) -
     code, found = compared(capsys, tmp_path)  # a directory with a ledger alone
     assert (code, path.name) == (5, "ledger.json")
     assert [(f["kind"], f["cases"]) for f in found["findings"]] == [("unexecuted", ["float32 edges"])]
+
+
+def test_a_hidden_folder_is_named_by_where_it_stands(tmp_path: Path) -> None:
+    """.narrowgauge is where every run leaves its ledger."""
+    (side,) = read_sides([ledger(tmp_path / "mine" / ".narrowgauge" / "ledger.json", [row("sm_90")])])
+    assert side.name == "mine"
 
 
 def test_an_id_says_what_its_cell_is() -> None:
@@ -193,6 +199,20 @@ def test_the_screen_has_the_words(tmp_path: Path, capsys: Capture) -> None:
         "1 of 1 part from gfx942",
     ):  # fmt: skip
         assert words in text
+
+
+def test_findings_of_one_explanation_are_told_once_and_others_apart(tmp_path: Path, capsys: Capture) -> None:
+    """Two kernels that fail by one fault are one finding, a third with another fault is another."""
+    rows = [row("sm_90", kernel=kernel) for kernel in "abc"]
+    rows += [
+        failed("gfx942", kernel="a"),
+        failed("gfx942", kernel="b"),
+        failed("gfx942", kernel="c", faults=("cast.ties_away",)),
+    ]
+    main(["compare", str(ledger(tmp_path / "a.json", rows))])
+    text = capsys.readouterr().out
+    assert text.count("gfx942: failed  |  sm_90: passed  (2 cells)") == 1
+    assert text.count("gfx942: failed  |  sm_90: passed  (1 cell)") == 1
 
 
 class Page(HTMLParser):

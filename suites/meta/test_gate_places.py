@@ -170,13 +170,15 @@ def test_a_failure_in_a_run_that_was_lost_is_told_as_well(tmp_path: Path) -> Non
     assert report.exit == Exit.FAILED
 
 
-def test_an_expectation_is_read(tmp_path: Path) -> None:
-    assert Expect.parse("cuda/sm_90", LANES) == Expect("cuda", "sm_90", None)
-    assert Expect.parse("cuda/sm_90x12", LANES) == Expect("cuda", "sm_90", 12)
+def test_an_expectation_is_read() -> None:
+    for lane in LANES.values():
+        for target in lane.targets:
+            assert Expect.parse(f"{lane.name}/{target}", LANES) == Expect(lane.name, target, None)
+            assert Expect.parse(f"{lane.name}/{target}x12", LANES) == Expect(lane.name, target, 12)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "cuda", "cuda/", "/sm_90", "cudda/sm_90", "cuda/gfx942", "cuda/sm_90x0", "cuda/sm_90x"]
+    "text", ["", "cuda", "cuda/", "/sm_90", "cudda/sm_90", "cuda/gfx942", "rocm/gfx9", "cuda/sm_90x0", "cuda/sm_90x"]
 )
 def test_an_expectation_that_names_no_place(text: str) -> None:
     with pytest.raises(BadInput):

@@ -74,16 +74,15 @@ def test_a_wrong_lane_is_refused(text: str, said: str, tmp_path: Path) -> None:
 
 
 def test_a_lane_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="unknown lane 'cud'.*did you mean cuda"):
+    with pytest.raises(BadInput, match=r"unknown lane 'cud'.*did you mean cuda"):
         lane_named("cud")
     with pytest.raises(BadInput, match="cannot read lanes"):
         load(tmp_path / "none.toml")
 
 
 def test_our_lanes_are_of_known_targets_and_operations() -> None:
-    backends = {"cuda": "cuda", "hip": "hip"}
     for lane in load(OWN).values():
         assert set(lane.paths) <= set(OPERATIONS)
         for target in lane.targets:
             if lane.vendor != "none":
-                assert TARGETS[target].backend == backends[lane.vendor]
+                assert TARGETS[target].backend == lane.vendor

@@ -376,8 +376,8 @@ def test_of_three_shards_one_is_lost_and_the_gate_says_which(sandbox: Sandbox) -
         file.rename(kept / file.name)
     # Of an earlier night, in a checkout that nobody cleaned: the shard that is lost now.
     stale = files_of("cuda/sm_90", 2, 3).write(sandbox.folder / "results" / "sm_90-2")
-    with tarfile.open(sandbox.folder / "results-sm_90-2.tgz", "w:gz") as file:
-        file.add(stale, "sm_90-2")
+    with tarfile.open(sandbox.folder / "results-sm_90-2.tgz", "w:gz") as tarball:
+        tarball.add(stale, "sm_90-2")
     code, said = sandbox.run(interpolated(pipeline["steps"][-1]["command"], {}), {**LABELS, "BUILDKITE": "true"})
     assert code == 3
     assert "cuda/sm_90 2/3" in said

@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every relative link of every page leads to something, and docs/README.md leads to every page."""
+"""Every relative link of every page leads to something, docs/README.md leads to every page, and counts are right."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from narrowgauge.contracts.formats import FORMATS
+from narrowgauge.reference.convert.catalogue import CONVERSIONS
+from narrowgauge.reference.faults.registry import FAULTS
+from narrowgauge.reference.kv.caches import CACHES
+from narrowgauge.reference.layouts import LAYOUTS
+from narrowgauge.reference.matmul.products import PRODUCTS
+from narrowgauge.reference.policies import POLICIES
+from narrowgauge.reference.recipes import RECIPES
+from narrowgauge.reference.units.registry import UNITS
+from narrowgauge.reference.wide.catalogue import WIDE
 from narrowgauge.suites.meta.page_links import anchors, links, pages, wrong
-from narrowgauge.suites.meta.pages import DOCS
+from narrowgauge.suites.meta.pages import DOCS, anchor
 
 ROOT, INDEX = DOCS.parent, DOCS / "README.md"
 pytestmark = [
@@ -70,3 +81,34 @@ def test_what_leads_nowhere_is_said(tmp_path: Path) -> None:
     assert wrong(page, "gone.md") == "gone.md: there is no such file"
     assert wrong(page, "#same-2") == "#same-2: page.md has no such heading"
     assert wrong(page, "other.md#x") == "other.md#x: other.md has no such heading"
+
+
+# --- what pages count ------------------------------------------------------------------------------------------------
+
+#: a count in the README, in its words, and what is counted
+COUNTED = (
+    (r"(Twenty-\w+) formats", len(FORMATS)),
+    (r"(Thirty-\w+) named cast policies", len(POLICIES)),
+    (r"(\d+) quantizers as recipes", len(RECIPES)),
+    (r"(\d+) layouts in memory", len(LAYOUTS)),
+    (r"(\d+) key-value caches", len(CACHES)),
+    (r"(\d+) conversions of checkpoints", len(CONVERSIONS)),
+    (r"(\d+) products of matrices", len(PRODUCTS)),
+    (r"(\d+) matrix units", len(UNITS)),
+    (r"(\d+) wide operations", len(WIDE)),
+    (r"(\d+) faults: of rounding", len(FAULTS)),
+)
+TENS, ONES = {"Twenty": 20, "Thirty": 30}, ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+@pytest.mark.parametrize(("words", "count"), COUNTED)
+def test_the_readme_counts_right(words: str, count: int) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").split("## What is in it now")[1].split("\n## ")[0]
+    (said,) = re.findall(words, " ".join(text.split()))
+    tens, _, ones = said.partition("-")
+    assert (int(said) if said.isdigit() else TENS[tens] + ONES.index(ones)) == count
+
+
+def test_every_recipe_has_its_place_in_the_catalogue() -> None:
+    assert {anchor(name) for name in RECIPES} <= anchors(DOCS / "recipes.md")
+    assert len({anchor(name) for name in RECIPES}) == len(RECIPES)

@@ -17,7 +17,7 @@ from narrowgauge.contracts.verdict import Explanation, Verdict
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.discovery import all_devices
 from narrowgauge.devices.targets import TARGETS
-from narrowgauge.plugin.allure_report import severity
+from narrowgauge.plugin.allure_results import severity
 from narrowgauge.plugin.screen import LONGEST, brief
 from narrowgauge.plugin.tables import summary
 from narrowgauge.reference.faults.registry import FAULTS, fault_named

@@ -1,5 +1,6 @@
-"""docs/nvidia.md, docs/amd.md, docs/first-night-amd.md: their commands are run, with stand-ins for Docker, tox, gh; what
-they call of narrowgauge is parsed by its own parsers."""
+"""The commands of docs/nvidia.md, amd.md and first-night-amd.md are run, with stand-ins for Docker, tox and gh. What they
+call of narrowgauge is parsed by its own parsers.
+"""
 
 from __future__ import annotations
 
