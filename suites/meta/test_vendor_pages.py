@@ -1,5 +1,6 @@
-"""The commands of docs/nvidia.md, amd.md and first-night-amd.md are run, with stand-ins for Docker, tox and gh. What they
-call of narrowgauge is parsed by its own parsers.
+"""The commands of docs/nvidia.md, amd.md and first-night-amd.md are run, with stand-ins for Docker, tox and gh.
+
+What they call of narrowgauge is parsed by its own parsers.
 """
 
 from __future__ import annotations
