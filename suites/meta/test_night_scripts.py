@@ -47,7 +47,7 @@ fi
 [ "$3" = gate ]
 shift 4
 if [ "$1" = report ]; then
-  echo "$*" >>"$LOG/report"; mkdir site; touch site/index.html; exit "${{REPORT_EXIT:-0}}"
+  echo "$*" >>"$LOG/report"; mkdir -p site/report site/results; touch site/report/index.html; exit "${{REPORT_EXIT:-0}}"
 fi
 [ -z "${{GATE_EXIT:-}}" ] || exit "$GATE_EXIT"
 exec {sys.executable} -m narrowgauge "$@"
@@ -329,8 +329,10 @@ def test_the_workflow_makes_a_night_of_the_cpu_lane_and_judges_it(sandbox: Sandb
     assert code == 0, said
     assert (sandbox.folder / "step.md").read_text() == (sandbox.folder / "summary.md").read_text() != ""
     assert (sandbox.folder / "history" / "nights.json.gz").exists()
-    assert packed(sandbox.folder / "site.tgz") == ["site/index.html"]
-    assert sandbox.log("report") == ["report results/cpu-1/ --out site --history history/allure.jsonl"]
+    assert packed(sandbox.folder / "report.tgz") == ["report/index.html"]
+    assert sandbox.log("report") == [
+        "report results/cpu-1/ --install --out site --single-file --history history/allure.jsonl"
+    ]
 
 
 def test_no_results_at_all_are_red_and_no_report_is_made(sandbox: Sandbox) -> None:
@@ -338,7 +340,7 @@ def test_no_results_at_all_are_red_and_no_report_is_made(sandbox: Sandbox) -> No
     said = (sandbox.folder / "summary.md").read_text().replace("\\", "")
     assert "nothing came of cpu/cpu" in said
     assert "nothing came of cuda/sm_90" in said
-    assert not (sandbox.folder / "site.tgz").exists()
+    assert not (sandbox.folder / "report.tgz").exists()
 
 
 def test_a_cut_file_is_red_and_the_others_are_judged(sandbox: Sandbox) -> None:

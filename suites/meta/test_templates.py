@@ -42,7 +42,6 @@ STEP_KEYS = {"name", "if", "uses", "with", "run", "timeout-minutes"}
 INPUTS = {
     "actions/checkout": set(),
     "actions/setup-python": {"python-version"},
-    "actions/setup-node": {"node-version"},
     "actions/upload-artifact": {"name", "path", "if-no-files-found", "retention-days", "overwrite"},
     "actions/download-artifact": {"pattern", "merge-multiple"},
     "actions/cache/restore": {"path", "key", "restore-keys"},
