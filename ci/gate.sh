@@ -19,15 +19,15 @@ if [ -n "${BUILDKITE:-}" ]; then
   rm -f results-*.tgz # of a shard that ran in this checkout: what counts is what was kept
   buildkite-agent artifact download 'results-*.tgz' . || echo "no shard left results"
 fi
-rm -rf results site report.tgz summary.md
-mkdir -p results "$HISTORY"
+rm -rf night site report.tgz summary.md
+mkdir -p night "$HISTORY"
 shopt -s nullglob
 for file in results-*.tgz; do
   # What comes out of a damaged file is cut, and the gate says so.
-  tar -xzf "$file" -C results || echo "$file is damaged"
+  tar -xzf "$file" -C night || echo "$file is damaged"
 done
 code=0
-"${narrowgauge[@]}" gate results "${expect[@]}" \
+"${narrowgauge[@]}" gate night "${expect[@]}" \
   --history "$HISTORY/nights.json.gz" --summary summary.md || code=$?
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f summary.md ]; then
   cat summary.md >>"$GITHUB_STEP_SUMMARY"
@@ -39,7 +39,7 @@ if [ -n "${BUILDKITE:-}" ] && [ -f summary.md ]; then
 fi
 
 made=0
-shards=(results/*/)
+shards=(night/*/)
 if [ "${#shards[@]}" -gt 0 ]; then
   # One page that opens from a disk: whoever downloads the artifact has no server for it.
   "${narrowgauge[@]}" report "${shards[@]}" --install --out site --single-file \
