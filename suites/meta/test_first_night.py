@@ -42,6 +42,7 @@ told = {
 # 1 / 1, 1 / 2 and 1 / 3; 1 / 3 rounded is 0x3eaaaaab
 bits = np.array([0x3f800000, 0x3effffff, 0x3eaaaaac], np.int32)
 told["differences"] = night.differences("v_rcp_f32", np.array([1, 2, 3], np.float32), bits).tolist()
+told["at 4"] = {name: float(function(np.float64(4))) for name, function in night.FUNCTIONS.items()}
 told["counted"] = night.counted(np.array([0, 0, -1, 1, 0], np.int8))
 told["probed"] = night.PROBED
 sys.argv = ["first_night_amd", "--out", sys.argv[1]]
@@ -98,7 +99,8 @@ def test_a_function_is_the_instruction_itself(told: dict[str, Any]) -> None:
 
 def test_differences_are_in_last_bits_of_the_rounded_result(told: dict[str, Any]) -> None:
     assert told["differences"] == [0, -1, 1]
-    assert told["counted"] == {"-1": 1, "0": 3, "1": 1}
+    assert told["at 4"] = {name: float(function(np.float64(4))) for name, function in night.FUNCTIONS.items()}
+told["counted"] == {"-1": 1, "0": 3, "1": 1}
 
 
 def test_a_machine_without_an_amd_gpu_is_unfit_and_nothing_is_written(told: dict[str, Any]) -> None:
