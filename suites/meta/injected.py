@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).absolute().parents[2] / "docs" / "nightly.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "nightly.md"
 BEGIN, END = "<!-- injected: begin -->", "<!-- injected: end -->"
 
 
@@ -70,7 +70,9 @@ FAULTS = {
 
 
 def table() -> Iterator[str]:
-    """Lines of the table."""
+    """Lines between the marks."""
+    yield "Tests do each of these to a run, and hold `run` and `gate` to what stands here (suites/meta/test_run_*.py)."
+    yield ""
     yield "| what is done | `run` exits with | run.json says | `gate` exits with | and finds |"
     yield "|---|---|---|---|---|"
     for fault in FAULTS.values():

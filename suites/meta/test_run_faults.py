@@ -34,9 +34,13 @@ from narrowgauge.suites.meta.injected import FAULTS, PAGE, page
 pytestmark = pytest.mark.meta
 
 
-def test_every_fault_of_the_page_is_injected_and_the_page_is_written_from_them() -> None:
+def test_every_fault_is_injected() -> None:
     sources = "".join(p.read_text() for p in Path(__file__).parent.glob("test_run_*.py"))
     assert [name for name in FAULTS if f'"{name}"' not in sources] == []
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="docs/ is not installed with the package")
+def test_the_page_is_written_from_the_faults() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert page(text) == text, "python -m narrowgauge.suites.meta.injected"
 
