@@ -60,6 +60,11 @@ def hangs(x, format):
 def stalls(x, format):
     return cast(x)
 ''',
+    "fills": '''
+@kernel(Cast(policy="ml_dtypes"), **CAST)
+def fills(x, format):
+    return cast(x)
+''',
 }  # fmt: skip
 
 

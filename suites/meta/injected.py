@@ -30,7 +30,8 @@ FAULTS = {
     "wrong": Injected("a kernel is wrong", 1, "finished", 1, ("new_failure",)),
     # processes
     "kernels": Injected(
-        "one kernel kills pytest's worker, one hangs, one test hangs outside a kernel; the clock goes back an hour",
+        "one kernel kills pytest's worker, one hangs, one test hangs outside a kernel, what Allure writes of one does "
+        "not fit on the disk, and the clock goes back an hour",
         1, "finished", 1, ("crashed", "new_failure"),
     ),
     "controller": Injected("pytest itself is killed", 3, "stopped", 3, ("stopped",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 import subprocess
@@ -11,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from narrowgauge.ci.records import read_shard
+from narrowgauge.ci.records import PLAN, read_shard
 from narrowgauge.suites.lane_run import LEFT
-from narrowgauge.suites.meta.break_sets import PLUGIN, holds, kernels, lane_run, lanes_file, without_torch
+from narrowgauge.suites.meta.break_sets import MORE, PLUGIN, holds, kernels, lane_run, lanes_file, without_torch
 from narrowgauge.suites.meta.breaking import BREAK, OUT
 from narrowgauge.suites.meta.marks import needs_torch
 
@@ -43,14 +44,13 @@ def test_what_breaks_a_worker_costs_one_test(tmp_path: Path, monkeypatch: pytest
     """The clock that goes back is the worker's: nothing waits, and nothing is timed, by it."""
     out = tmp_path / "out"
     monkeypatch.setenv(BREAK, "the clock goes back")
-    run = lane_run(
-        out, kernels(tmp_path, "kills", "hangs", "stalls"), "--kernel-timeout=1", "-o", "faulthandler_timeout=2"
-    )
+    run = lane_run(out, kernels(tmp_path, *MORE), "--kernel-timeout=1", "-o", "faulthandler_timeout=2")
     run.judge(quiet=True)
     holds("kernels", run.exit_code, out)
-    ends = {name: read_shard(out).ends[CELL.format(name)] for name in ("right", "kills", "hangs", "stalls")}
+    ends = {name: read_shard(out).ends[CELL.format(name)] for name in ("right", *MORE)}
     assert {name: end.outcome for name, end in ends.items()} == {
         "right": "passed", "kills": "error", "hangs": "failed", "stalls": "error",
+        "fills": "error" if importlib.util.find_spec("allure_pytest") else "passed",
     }  # fmt: skip
     assert ends["right"].row is not None
     assert ends["right"].row.result == "passed"
@@ -95,6 +95,7 @@ def test_what_cannot_be_run(
     run = lane_run(tmp_path / "out", *options)
     run.judge(quiet=True)
     holds(name, run.exit_code, tmp_path / "out")
+    assert (tmp_path / "out" / PLAN).exists() == (name == "nothing selected")
     assert words in (tmp_path / "out" / "pytest.log").read_text()
 
 

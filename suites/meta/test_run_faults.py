@@ -26,6 +26,7 @@ from narrowgauge.ci.gate import gate as judged
 from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, RUN, read_shard
 from narrowgauge.contracts.errors import Infrastructure
 from narrowgauge.contracts.verdict import Exit
+from narrowgauge.golden.manifest import NAME
 from narrowgauge.suites import lane_run, supervising
 from narrowgauge.suites.lane_run import LOG
 from narrowgauge.suites.meta.break_sets import IDS, LANE, Files, gate, holds, stubbed
@@ -308,7 +309,7 @@ def test_a_shard_that_is_lost(tmp_path: Path) -> None:
 
 def test_shards_with_different_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outs = night(tmp_path, None, None)
-    (tmp_path / lane_run.NAME).write_text("{}")
+    (tmp_path / NAME).write_text("{}")
     monkeypatch.setattr(lane_run, "VECTORS", tmp_path)
     shard(tmp_path / "3", 3, Files({IDS[2]: "passed"}, shards=DEALT))
     holds("other vectors", None, *outs, tmp_path / "3", lane=THREE)
