@@ -10,6 +10,7 @@ import pytest
 
 from narrowgauge.ci.gate import Report
 from narrowgauge.ci.history import State
+from narrowgauge.ci.waivers import STALE
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites.meta.night_sets import DAY, Case, files_of, night
 
@@ -91,6 +92,14 @@ def test_a_crash_counts_as_a_failure_of_its_test(tmp_path: Path) -> None:
     reports = nights(tmp_path, night(day(0)), crashed, failing(2), night(day(3)))
     assert [kinds(r) for r in reports] == [[], ["crashed"], ["still_failing"], []]
     assert len(reports[3].changes.fixed) == 1
+
+
+def test_a_test_whose_waiver_is_stale_passes(tmp_path: Path) -> None:
+    case = night(day(1))
+    case.shards[TWO].fail(first_of(case), reason=f"the waiver for it {STALE}", faults=[], differences={})
+    reports = nights(tmp_path, night(day(0)), case)
+    assert kinds(reports[1]) == ["stale_waiver"]
+    assert state(reports[1], case) == State("passed", "", name(0), 2, name(1), name(1))
 
 
 def broken(how: str, number: int) -> Case:
