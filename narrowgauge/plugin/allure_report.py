@@ -20,7 +20,7 @@ LISTENER = "allure_listener"
 #: what was judged in a test
 JUDGED: pytest.StashKey[Judged] = pytest.StashKey()
 #: bytes of a file of codes; a larger one is not attached
-LARGEST = 256 * 1024
+LARGEST = 1024 * 1024
 #: pictures of one process: a kernel that is wrong everywhere would else cost a night
 MOST = 100
 _drawn = itertools.count(1)

@@ -249,6 +249,17 @@ def test_an_unfit_machine_is_a_result(tmp_path: Path) -> None:
     assert "architecture: sm_80; expected sm_90" in only["statusDetails"]["message"]
 
 
+def test_a_run_without_a_plan_is_a_result(tmp_path: Path) -> None:
+    """Nothing of it can be missing by name, and an empty report would look well."""
+    folder = night(tmp_path / "n", (), {}, state="stopped", reason="ended by the watchdog")
+    (folder / PLAN).write_text("{")
+    (only,) = gather([folder]).results.values()
+    assert only["status"] == "broken"
+    assert only["statusDetails"]["message"].startswith("[NO-PLAN] cuda/sm_90 1/2: ")
+    assert "plan.json cannot be read" in only["statusDetails"]["message"]
+    assert "ended by the watchdog" in only["statusDetails"]["message"]
+
+
 def test_what_no_run_wrote_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is no results directory"):
         gather([tmp_path])
@@ -302,6 +313,14 @@ def test_an_environment_says_what_it_ran_on(tmp_path: Path) -> None:
     assert said["torch"] == "2.13.0, 2.14.0"
     assert said["golden manifest"] == "a" * 16
     assert config.variables(found, "amd-gfx942") == {}
+
+
+@pytest.mark.parametrize(("kernels", "drawn"), [(24, True), (25, False)])
+def test_a_chart_with_a_column_for_each_kernel_is_left_out_of_many(kernels: int, drawn: bool, tmp_path: Path) -> None:
+    cells = tuple(cell(kernel=f"k{number}") for number in range(kernels))
+    types = {chart["type"] for chart in config.charts(gather([night(tmp_path / "n", cells, {})]))}
+    assert ("problemsDistribution" in types) is drawn
+    assert "statusTransitions" in types
 
 
 def test_figures_are_one_for_each_kernel_and_environment() -> None:
