@@ -78,9 +78,8 @@ def _changes(sides: Sequence[Side], columns: Sequence[Column]) -> dict[str, dict
     found = {}
     for one, other in nights(columns):
         a, b = (sides[c.side].versions.get(c.target, {}) for c in (one, other))
-        if not (a and b):  # of one night nothing is known
-            continue
-        changed = {n: (a.get(n, "-"), b.get(n, "-")) for n in sorted({*a, *b}) if a.get(n) != b.get(n)}
+        # what one night alone knows is no change: a run that was cut has no ledger, which knows most
+        changed = {n: (a[n], b[n]) for n in sorted({*a} & {*b}) if a[n] != b[n]}
         if changed:
             found[f"{one.label} -> {other.label}"] = changed
     return found

@@ -237,4 +237,6 @@ def _versions(said: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _named(path: Path) -> str:
-    return path.resolve().name.removesuffix(".json") or str(path)
+    whole = path.resolve()
+    named = whole.parent if whole.name.startswith(".") else whole
+    return named.name.removesuffix(".json") or str(path)

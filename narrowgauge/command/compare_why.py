@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from narrowgauge.ci.comparison.beside import DRAWN
 from narrowgauge.ci.comparison.findings import Finding
 from narrowgauge.ci.ledger import Row, common_faults
 from narrowgauge.contracts.errors import BadInput
@@ -28,6 +29,8 @@ def why(finding: Finding) -> Why:
     first = finding.rows[0]
     rows = {label: [each[label] for each in finding.rows if label in each] for label in first}
     found = [*_claims(first), *_followed(rows)]
+    if any(row.case == DRAWN for mine in rows.values() for row in mine):
+        found.append(("inputs", f"of {DRAWN} are drawn anew in each run: one may have met what another did not"))
     passed = [row for row in first.values() if row.result == "passed"]
     if len({row.digest for row in passed}) > 1:
         found.append(("left open" if finding.kind != "verdicts" else "of those that pass", _left_open(passed[0])))

@@ -95,6 +95,8 @@ def test_the_last_night_stands_for_a_target_and_nights_are_told_apart(tmp_path: 
         ("targets", "nan", (("gfx942",), ("sm_90 @ 1",))),
     ]
     assert found.changed == {"sm_90 @ 0 -> sm_90 @ 1": {"torch": ("2.13.0", "2.14.0")}}
+    cut = compared(tmp_path, first, second, devices={"sm_90": {"versions": {"torch": "2.13.0"}}})
+    assert cut.changed == {}  # of the git sha and of Triton the second night knows nothing
 
 
 def test_a_cell_of_one_night_alone_is_told(tmp_path: Path) -> None:
@@ -200,6 +202,12 @@ def test_equal_codes_under_two_verdicts_are_said_to_be_equal(tmp_path: Path) -> 
     rows = row("sm_90", "d2"), failed("gfx942")
     assert explained(tmp_path, *rows)["codes"].startswith("equal")
     assert compared(tmp_path, list(rows)).findings[0].classes == (("gfx942",), ("sm_90",))
+
+
+def test_verdicts_on_drawn_inputs_are_said_to_be_of_such(tmp_path: Path) -> None:
+    drawn = explained(tmp_path, row("sm_90", case="property"), failed("gfx942", case="property"))
+    assert "drawn anew" in drawn["inputs"]
+    assert "inputs" not in explained(tmp_path, row("sm_90"), failed("gfx942"))
 
 
 def test_open_models_of_the_emulator_are_named(tmp_path: Path) -> None:

@@ -108,6 +108,12 @@ def test_a_plan_without_a_row_is_not_executed(tmp_path: Path, capsys: Capture) -
     assert [(f["kind"], f["cases"]) for f in found["findings"]] == [("unexecuted", ["float32 edges"])]
 
 
+def test_a_hidden_folder_is_named_by_where_it_stands(tmp_path: Path) -> None:
+    """.narrowgauge is where every run leaves its ledger."""
+    (side,) = read_sides([ledger(tmp_path / "mine" / ".narrowgauge" / "ledger.json", [row("sm_90")])])
+    assert side.name == "mine"
+
+
 def test_an_id_says_what_its_cell_is() -> None:
     head = "narrowgauge/suites/casts/test_casts.py::test_cell"
     found = planned_in(f"{head}[bfloat16-{E4M3}-a-case-kernel-emulated-sm_90]")
@@ -197,9 +203,12 @@ def test_the_screen_has_the_words(tmp_path: Path, capsys: Capture) -> None:
 
 def test_findings_of_one_explanation_are_told_once_and_others_apart(tmp_path: Path, capsys: Capture) -> None:
     """Two kernels that fail by one fault are one finding, a third with another fault is another."""
-    other = {"faults": ("cast.ties_away",), "kernel": "c"}
     rows = [row("sm_90", kernel=kernel) for kernel in "abc"]
-    rows += [failed("gfx942", kernel="a"), failed("gfx942", kernel="b"), failed("gfx942", **other)]
+    rows += [
+        failed("gfx942", kernel="a"),
+        failed("gfx942", kernel="b"),
+        failed("gfx942", kernel="c", faults=("cast.ties_away",)),
+    ]
     main(["compare", str(ledger(tmp_path / "a.json", rows))])
     text = capsys.readouterr().out
     assert text.count("gfx942: failed  |  sm_90: passed  (2 cells)") == 1
