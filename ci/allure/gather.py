@@ -62,11 +62,10 @@ class Gathered:
 
 
 def gather(directories: Sequence[Path]) -> Gathered:
-    """Read results directories. Raises ``BadInput`` for one that no run wrote; damage is told, and raises nothing."""
-    for directory in directories:
-        if not any((directory / name).exists() for name in (RUN, PLAN)):
-            raise BadInput(f"{directory} is no results directory: it has neither {RUN} nor {PLAN}; expected what "
-                           "'narrowgauge run --out' left")  # fmt: skip
+    """Read results directories. Damage is told, and raises nothing; ``BadInput`` where no run wrote any of them."""
+    if not any((directory / name).exists() for directory in directories for name in (RUN, PLAN)):
+        named = ", ".join(map(str, directories))
+        raise BadInput(f"no results in {named}: neither {RUN} nor {PLAN}; expected what 'narrowgauge run --out' left")
     found = Gathered([])
     found.shards = _current([read_shard(directory) for directory in directories], found.notes)
     for shard in found.shards:

@@ -261,8 +261,18 @@ def test_a_run_without_a_plan_is_a_result(tmp_path: Path) -> None:
 
 
 def test_what_no_run_wrote_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is no results directory"):
+    with pytest.raises(BadInput, match="no results in"):
         gather([tmp_path])
+
+
+def test_a_directory_of_which_nothing_is_left_is_a_result(tmp_path: Path) -> None:
+    """As a damaged archive leaves it, beside one that is whole."""
+    one = cell("a")
+    whole = night(tmp_path / "whole", (one,), {one.id: row(one)}, shards=1)
+    (tmp_path / "empty").mkdir()
+    found = gather([whole, tmp_path / "empty"])
+    assert found.results[one.id]["status"] == "passed"
+    assert "[NO-PLAN] empty: " in message(found.results, "run of empty")
 
 
 def test_results_and_what_they_refer_to_are_written(tmp_path: Path) -> None:

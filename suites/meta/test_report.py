@@ -183,7 +183,7 @@ def test_another_allure_is_refused(
     [
         (["{n}"], "expected results directories and --out SITE"),
         (["{n}", "--out", "{n}"], "which no report left"),
-        (["{t}", "--out", "{t}/s"], "is no results directory"),
+        (["{t}", "--out", "{t}/s"], "no results in"),
         (["{n}", "--out", "{t}/s", "--history", "h.json"], "expected a file that ends in .jsonl"),
     ],
 )
