@@ -108,6 +108,8 @@ def test_labels_say_whose_it_is_and_what_is_wrong(results: list[dict[str, Any]])
     first = wrong["statusDetails"]["message"].splitlines()[0]
     assert first == "[TIES] half_away (float32 to float8_e4m3fn) on host, case edges: cast.ties_away"
     assert "see it without narrowgauge" not in wrong["statusDetails"]["message"]
+    links = {link["name"]: link["url"] for link in wrong["links"]}
+    assert links["triton#8322"] == "https://github.com/triton-lang/triton/issues/8322"
     (known,) = of_kernel(results, "torch_eager")
     assert (labels(known)["result"], labels(known)["severity"]) == (["waived"], ["minor"])
     assert known["statusDetails"]["message"].splitlines()[-1].startswith("waived: ")
