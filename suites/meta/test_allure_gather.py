@@ -201,7 +201,8 @@ def test_nothing_that_was_planned_vanishes(tmp_path: Path) -> None:
 
 def test_a_stub_is_who_the_cell_would_have_been(tmp_path: Path) -> None:
     one = cell("a")
-    stub = gather([night(tmp_path / "n", (one,), {})]).results[one.id]
+    stub = gather([night(tmp_path / "n", (one,), {}, state="started")]).results[one.id]
+    assert stub["statusDetails"]["message"].endswith("planned and never begun; its run never came to an end")
     identity = Identity(one)
     assert (stub["testCaseId"], stub["historyId"]) == (identity.test_case_id, identity.history_id)
     assert stub["parameters"] == identity.parameters

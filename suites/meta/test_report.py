@@ -304,6 +304,20 @@ def test_the_environment_is_switched(page: Any) -> None:
     page.get_by_text(WRONG).first.wait_for(state="detached")
     assert "emulated-sm_90" in by_id(page, "environment-picker-button").inner_text()
     assert leaves.all_inner_texts() == ["triton_ties_away, float32 to float8_e4m3fn: edges"]
+    said = by_id(page, "metadata-list").inner_text().split("\n")
+    assert {"golden manifest", "0123456789abcdef", "torch", "2.13.0", "cpu/cpu 1/1"} <= {word.strip() for word in said}
+
+
+@needs_allure
+@needs_browser
+def test_figures_are_followed_from_night_to_night(page: Any, shard: Shard) -> None:
+    page.get_by_text("Report", exact=True).first.click()
+    page.get_by_text("Metrics", exact=True).first.click()
+    page.get_by_text("codes that differ").first.wait_for()
+    count = sum(row.differences.get("value", 0) for row in shard.rows.values() if row.kernel == "half_away")
+    line = page.get_by_text("half_away on cpu-host").first.locator("xpath=ancestor::tr")
+    assert f"{count} codes" in line.inner_text()
+    assert "0 codes" in line.inner_text()  # what has changed since the night before
 
 
 @needs_allure
