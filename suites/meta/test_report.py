@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
-import importlib
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,14 +17,13 @@ from narrowgauge.ci.records import Shard, read_shard
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites.meta import report_night
 from narrowgauge.suites.meta.marks import needs_matplotlib, needs_torch, needs_triton
-from narrowgauge.suites.meta.report_marks import CHROMIUM, needs_allure, needs_allure_pytest, needs_browser
+from narrowgauge.suites.meta.report_browser import by_id, chromium, opened
+from narrowgauge.suites.meta.report_marks import needs_allure, needs_allure_pytest, needs_browser
 from narrowgauge.suites.offline import judge_files
 
 pytestmark = [pytest.mark.meta, needs_torch, needs_triton, needs_allure_pytest]
 
 WRONG = "half_away, float32 to float8_e4m3fn: edges"
-#: milliseconds within which a page shows what it has
-PATIENCE = 15_000
 
 
 @pytest.fixture(scope="module")
@@ -219,41 +214,16 @@ def site(night: Path, lost: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder / "1" / "report"
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *arguments: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-    flags += ["--disable-background-networking", "--disable-component-update"]
-    with importlib.import_module("playwright.sync_api").sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield opened
-        opened.close()
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture
 def page(site: Path, browser: Any) -> Iterator[Any]:
-    """The report's first page, served from this machine; whatever it asks for elsewhere is an error."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    here = f"http://127.0.0.1:{server.server_address[1]}"
-    opened = browser.new_page(viewport={"width": 1500, "height": 1000})
-    opened.set_default_timeout(PATIENCE)
-    elsewhere: list[str] = []
-    opened.on("request", lambda r: None if r.url.startswith((here, "data:", "blob:")) else elsewhere.append(r.url))
-    opened.goto(f"{here}/awesome/index.html")
-    yield opened
-    opened.close()
-    server.shutdown()
-    server.server_close()
-    assert elsewhere == []
-
-
-def by_id(page: Any, name: str) -> Any:
-    return page.locator(f"[data-testid={name}]")
+    with opened(browser, site) as found:
+        yield found
 
 
 @needs_allure
