@@ -76,11 +76,18 @@ class History:
         return known is not None and known.runs.get(f"{run.shard}/{run.shards}") == run.started
 
     def later_than(self, run: RunRecord) -> str:
-        """The start of a run of the same place that was taken in before, and yet is not older; "" for none."""
+        """The start of a run that was taken in before, of the same shard, and yet is not older; "" for none.
+
+        Another shard of one night may have started later and be judged sooner. Where a place is cut into another number
+        of shards than before, all are asked.
+        """
         known = self.places.get(run.place)
         if known is None or self.has(run):
             return ""
-        latest = max(known.runs.values(), key=_moment, default="")
+        cut = f"/{run.shards}"
+        same = [part for part in known.runs if part.endswith(cut)]
+        asked = [f"{run.shard}{cut}"] if same else list(known.runs)
+        latest = max((known.runs[part] for part in asked if part in known.runs), key=_moment, default="")
         return latest if latest and _moment(latest) >= _moment(run.started) else ""
 
     def to_json(self) -> dict[str, Any]:

@@ -235,7 +235,7 @@ def doubt(ended: Ended, found: Shard, shard: int) -> str:
 
 
 def _exit_code(ended: Ended, found: Shard, reason: str) -> int:
-    if ended.code == Exit.BAD_INPUT and found.plan is None and not ended.why:
+    if ended.code == Exit.BAD_INPUT and not found.begun and not ended.why:
         return Exit.BAD_INPUT
     return Exit.INFRASTRUCTURE if reason else ended.code
 

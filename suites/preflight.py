@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,14 @@ def preflight(lane: Lane, target: str, out: Path) -> Fitness:
     found = Fitness()
     found.checks += [*_disk(out), *_vectors()]
     devices = _devices(lane, target, found)
-    facts = _facts(devices or [host()], found)
-    found.checks += _vendor(lane, facts)
-    for device in devices:
-        found.checks.append(_smoke(device))
-        device.close()
+    with contextlib.ExitStack() as stack:
+        asked = devices[0] if devices else host()
+        for device in devices or [asked]:
+            stack.callback(device.close)
+        found.checks += _vendor(lane, _facts(asked, found))
+        for device in devices:
+            found.checks.append(_smoke(device))
+            device.close()  # the next one needs the memory
     return found
 
 
@@ -99,13 +103,12 @@ def _gpus(target: str, found: Fitness) -> list[Device]:
     return list(seen) if ok else []
 
 
-def _facts(devices: Sequence[Device], found: Fitness) -> dict[str, Any]:
-    """What a child of the first device says of its surroundings."""
-    first = devices[0]
+def _facts(device: Device, found: Fitness) -> dict[str, Any]:
+    """What a child of a device says of its surroundings."""
     try:
-        facts = first.facts()
+        facts = device.facts()
     except NarrowgaugeError as error:
-        found.checks.append(Check(f"{first.id} answers", False, str(error), "that its process starts"))
+        found.checks.append(Check(f"{device.id} answers", False, str(error), "that its process starts"))
         return {}
     drivers = {gpu["driver"] for gpu in facts["gpus"] if gpu["driver"]}
     found.versions = {"python": facts["python"], **facts["versions"]}

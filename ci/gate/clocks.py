@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator
 
 from narrowgauge.ci.findings import Finding
-from narrowgauge.ci.gate.night import Night, moment, moments
+from narrowgauge.ci.gate.night import Night, moment
 from narrowgauge.ci.history import History
 from narrowgauge.ci.records import RunRecord
 
@@ -17,8 +17,12 @@ MOVED = 60.0
 
 
 def day(night: Night, history: History | None, today: datetime.date) -> datetime.date:
-    """The latest date that the gate's own clock, a run or the history proves: expiry is judged by it."""
-    proved = [at.date() for at in moments(night.runs)]
+    """The latest date that the gate's own clock, a run or the history proves: expiry is judged by it.
+
+    A run whose clock was set on the way proves no date by its end.
+    """
+    texts = [t for run in night.runs for t in (run.started, run.ended if abs(run.clock_moved) <= MOVED else "")]
+    proved = [at.date() for at in map(moment, texts) if at is not None]
     return max([today, *proved, *([history.latest] if history is not None else [])])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -139,8 +139,3 @@ def moment(text: str) -> datetime.datetime | None:
     except ValueError:
         return None
     return found.replace(tzinfo=found.tzinfo or datetime.UTC).astimezone(datetime.UTC)
-
-
-def moments(runs: Iterable[RunRecord]) -> list[datetime.datetime]:
-    """All times that runs name."""
-    return [at for run in runs for text in (run.started, run.ended) if (at := moment(text)) is not None]

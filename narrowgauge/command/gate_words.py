@@ -29,7 +29,7 @@ SLOWEST = 10
 NEAR = 30
 #: letters of what is said of a test
 LONGEST = 240
-#: findings of one kind, place and kernel that are told; the rest are counted
+#: findings of one kind and place that are told; of tests the first is, and the rest are counted
 EACH = 5
 #: findings that a section of their own tells
 FAILURES = ("new_failure", "still_failing")
@@ -77,8 +77,8 @@ def sections(report: Report) -> list[Section]:
         _failures("new failures", [c for c in failing if c.new], "bold red"),
         _failures("still failing", [c for c in failing if not c.new], "red"),
         _fixed(report),
-        _waived(report),
         _findings("remarks", "remark", report.yellow, "yellow"),
+        _waived(report),
         _shards(report),
     ]
     return [section for section in found if section.rows]
@@ -95,8 +95,9 @@ def _findings(title: str, column: str, found: Sequence[Finding], style: str) -> 
     """Findings of one kind, place and kernel in one line, with the first of them."""
     section = Section(title, ("where", "kernel", "owner", "number", f"{column}, and what to do"), style=style)
     for (kind, where, kernel, owner), group in _grouped(found, lambda f: (f.kind, f.where, f.kernel, f.owner)).items():
-        said = "; ".join(_one(finding) for finding in group[:EACH])
-        rest = f" (and {len(group) - EACH:,} more)" if len(group) > EACH else ""
+        told = group[:1] if group[0].id else group[:EACH]
+        rest = f" (and {len(group) - len(told):,} more)" if len(group) > len(told) else ""
+        said = "; ".join(_one(finding) for finding in told)
         covered = f" In quarantine: {group[0].quarantined}." if group[0].quarantined else ""
         text = f"{KINDS[kind].title}: {said}{rest}.{covered} {KINDS[kind].remedy}"
         section.rows.append((where, kernel, owner, str(len(group)), text))

@@ -48,10 +48,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """After -k and -m: make the plan, write it down, and keep this shard's tests."""
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """After -k and -m: make the plan, write it down, and keep this shard's tests.
+
+    Of what could not be collected whole there is no plan: it would lack tests, and nobody would miss them.
+    """
     option = config.option
-    if not option.narrowgauge_lane:
+    if not option.narrowgauge_lane or session.testsfailed:
         return
     lane, _, target = option.narrowgauge_lane.partition("/")
     shard, shards = map(int, option.narrowgauge_shard.split("/"))

@@ -22,6 +22,8 @@ from narrowgauge.plugin.tables import summary
 CELL = "test_cell"
 #: the name under which a worker hands on what it found
 HANDED = "narrowgauge_findings"
+#: and that under which it says what is wrong with the options
+MISUSED = "narrowgauge_misused"
 
 
 def is_cell(nodeid: str) -> bool:
@@ -58,7 +60,10 @@ class Recorder:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        self.take(getattr(node, "workeroutput", {}).get(HANDED, {}))
+        output = getattr(node, "workeroutput", {})
+        self.take(output.get(HANDED, {}))
+        if MISUSED in output:
+            raise pytest.UsageError(output[MISUSED])
 
     def take(self, findings: Mapping[str, Any]) -> None:
         """What a process that judged found out besides its rows."""

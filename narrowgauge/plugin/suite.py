@@ -10,7 +10,7 @@ import pytest
 from narrowgauge.contracts.errors import NarrowgaugeError
 from narrowgauge.plugin import allure_results, audits, options, replays
 from narrowgauge.plugin.cells import Bench, bench_of, has_cell
-from narrowgauge.plugin.recording import HANDED, Recorder
+from narrowgauge.plugin.recording import HANDED, MISUSED, Recorder
 from narrowgauge.threads import one_thread
 
 RECORDER = "narrowgauge-recorder"
@@ -55,8 +55,22 @@ def pytest_collection(session: pytest.Session) -> None:
         bench.run.close()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests for which the plan has no cell; pytest would make one skipped test of each."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Leave out tests for which the plan has no cell; pytest would make one skipped test of each.
+
+    A worker hands on what it is told to be wrong with the options: xdist would only say that the worker is gone.
+    """
+    _leave_out_empty(config, items)
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        if hasattr(config, "workeroutput"):
+            config.workeroutput[MISUSED] = str(error)
+        raise
+
+
+def _leave_out_empty(config: pytest.Config, items: list[pytest.Item]) -> None:
     empty = [item for item in items if not has_cell(item)]
     if empty:
         config.hook.pytest_deselected(items=empty)

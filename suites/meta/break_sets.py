@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from narrowgauge import command
 from narrowgauge.ci.lanes import Lane, lane_named
@@ -20,8 +21,9 @@ from narrowgauge.suites.preflight import Fitness
 
 #: the cpu lane, made small
 LANE = replace(
-    lane_named("cpu"), devices=("host",), depth="smoke", shards=1, workers=1, minutes=1, patience=60, paths=("cast",)
+    lane_named("cpu"), devices=("host",), depth="smoke", shards=1, workers=1, minutes=10, patience=300, paths=("cast",)
 )
+Ran = TypeVar("Ran", bound=LaneRun)
 PLUGIN = ("-p", "narrowgauge.suites.meta.breaking")
 
 KERNELS = """
@@ -58,6 +60,11 @@ def hangs(x, format):
 def stalls(x, format):
     return cast(x)
 ''',
+    "fills": '''
+@kernel(Cast(policy="ml_dtypes"), **CAST)
+def fills(x, format):
+    return cast(x)
+''',
 }  # fmt: skip
 
 
@@ -66,6 +73,13 @@ def kernels(folder: Path, *more: str) -> str:
     path = folder / "kernels_of_a_run.py"
     path.write_text(KERNELS + "".join(MORE[name] for name in more))
     return f"--kernels={path}"
+
+
+def without_torch(folder: Path) -> str:
+    """A value of PYTHONPATH under which torch cannot be imported: kernels of numpy need none, and it takes long."""
+    (folder / "hidden").mkdir(exist_ok=True)
+    (folder / "hidden" / "torch.py").write_text("raise ImportError('hidden')\n")
+    return os.pathsep.join(filter(None, (str(folder / "hidden"), os.environ.get("PYTHONPATH"))))
 
 
 def lanes_file(folder: Path, lane: Lane = LANE) -> str:
@@ -77,10 +91,14 @@ def lanes_file(folder: Path, lane: Lane = LANE) -> str:
     return str(path)
 
 
-def lane_run(out: Path, *options: str, lane: Lane = LANE, kind: type[LaneRun] = LaneRun, **values: Any) -> LaneRun:
+def lane_run(out: Path, *options: str) -> LaneRun:
     """A run on the host, past its preflight."""
-    out.mkdir(parents=True, exist_ok=True)
-    ran = kind(lane, "cpu", 1, 1, out, "smoke", 1, (*PLUGIN, *options), **values)
+    return _past_preflight(LaneRun(LANE, "cpu", 1, 1, out, "smoke", 1, (*PLUGIN, *options)))
+
+
+def _past_preflight(ran: Ran) -> Ran:
+    ran.out.mkdir(parents=True, exist_ok=True)
+    ran._write(ran.record)
     ran.fitness = Fitness(devices=["host"])
     return ran
 
@@ -145,10 +163,7 @@ class Stubbed(LaneRun):
 
 def stubbed(out: Path, files: Files | None = None, lane: Lane = LANE, shard: int = 1, shards: int = 1) -> Stubbed:
     """A run of a stub, past its preflight."""
-    out.mkdir(parents=True, exist_ok=True)
-    ran = Stubbed(lane, "cpu", shard, shards, out, "smoke", 1, files=files or Files())
-    ran.fitness = Fitness(devices=["host"])
-    return ran
+    return _past_preflight(Stubbed(lane, "cpu", shard, shards, out, "smoke", 1, files=files or Files()))
 
 
 # --- the gate --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,19 +18,20 @@ from narrowgauge.ci.records import JOURNAL
 from narrowgauge.devices.device import Device
 from narrowgauge.suites import run
 
-BREAK = "NARROWGAUGE_BREAK"
+BREAK, OUT = "NARROWGAUGE_BREAK", "NARROWGAUGE_BREAK_OUT"
 #: bytes that still fit into the journal: less than a line
 LITTLE = 40
 
-run.MODULES = {}
+
+def pytest_configure() -> None:
+    """Only where it is loaded as a plugin: our tests import this file too."""
+    vars(run)["MODULES"] = {}
+    Device.facts = _no_facts  # type: ignore[method-assign]
 
 
 def _no_facts(self: Device) -> dict[str, Any]:
     """What a child would say that has no torch to import."""
     return {"versions": {}}
-
-
-Device.facts = _no_facts  # type: ignore[method-assign]
 
 
 def broken() -> str:
@@ -46,12 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if "-edges-" in item.name]
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "fills" in item.name:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Around a kernel: what no child can be blamed for. The worker does it, or the only process."""
     if "stalls" in item.name:
-        time.sleep(3600)
-    if broken() == "the controller is killed":
-        os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(3600)
     if broken() == "the clock goes back":
         _set_back()
@@ -79,7 +81,7 @@ def pytest_sessionfinish() -> None:
 
 
 def _out() -> Path:
-    return Path(os.environ["NARROWGAUGE_BREAK_OUT"])
+    return Path(os.environ[OUT])
 
 
 def _limit_files(path: Path) -> None:

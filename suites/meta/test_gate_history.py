@@ -10,8 +10,9 @@ import pytest
 
 from narrowgauge.ci.gate import Report
 from narrowgauge.ci.history import State
+from narrowgauge.ci.waivers import STALE
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.suites.meta.night_sets import DAY, Case, night
+from narrowgauge.suites.meta.night_sets import DAY, Case, files_of, night
 
 pytestmark = pytest.mark.meta
 
@@ -93,6 +94,14 @@ def test_a_crash_counts_as_a_failure_of_its_test(tmp_path: Path) -> None:
     assert len(reports[3].changes.fixed) == 1
 
 
+def test_a_test_whose_waiver_is_stale_passes(tmp_path: Path) -> None:
+    case = night(day(1))
+    case.shards[TWO].fail(first_of(case), reason=f"the waiver for it {STALE}", faults=[], differences={})
+    reports = nights(tmp_path, night(day(0)), case)
+    assert kinds(reports[1]) == ["stale_waiver"]
+    assert state(reports[1], case) == State("passed", "", name(0), 2, name(1), name(1))
+
+
 def broken(how: str, number: int) -> Case:
     """A night whose second shard says nothing, or nothing that can be believed; its first test fails there."""
     case = failing(number)
@@ -162,6 +171,32 @@ def test_a_second_attempt_completes_a_night(tmp_path: Path) -> None:
     assert [kinds(r) for r in reports] == [[], ["missing_shard"], ["new_failure"]]
     assert {s.nights for s in reports[2].history.places["cuda/sm_90"].cells.values()} == {1, 2}
     assert max(s.nights for s in reports[2].history.places["cpu/cpu"].cells.values()) == 2
+
+
+def test_a_shard_that_is_uploaded_late_is_no_old_one(tmp_path: Path) -> None:
+    """It started before the third, which was judged before it."""
+    late = failing(1)
+    del late.shards[TWO]
+    reports = nights(tmp_path, night(day(0)), late, failing(1))
+    assert [kinds(r) for r in reports] == [[], ["missing_shard"], ["new_failure"]]
+
+
+def test_another_number_of_shards_hides_no_old_results(tmp_path: Path) -> None:
+    old = night(day(1))
+    old.today = day(2)
+    old.expects = []
+    old.shards = {"cuda/sm_90 1": files_of("cuda/sm_90", 1, 1, day(1)), "cpu/cpu 1": night(day(2)).shards["cpu/cpu 1"]}
+    reports = nights(tmp_path, night(day(0)), night(day(2)), old)
+    assert [(f.kind, f.where) for f in reports[2].red] == [("clock_back", "cuda/sm_90 1/1")]
+
+
+def test_a_clock_that_went_forth_does_not_spoil_the_nights_to_come(tmp_path: Path) -> None:
+    forth = night(day(1))
+    files = forth.shards[TWO]
+    files.run = replace(files.run, ended=f"{day(8)}T02:30:00+00:00", clock_moved=7 * 86400.0)
+    reports = nights(tmp_path, night(day(0)), forth, night(day(2)))
+    assert [[f.kind for f in r.findings] for r in reports] == [[], ["clock_moved"], []]
+    assert [r.day for r in reports] == [day(0), day(1), day(2)]
 
 
 def test_results_of_an_old_night_are_not_those_of_a_new_one(tmp_path: Path) -> None:

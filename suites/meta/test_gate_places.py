@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from narrowgauge.ci.gate.night import Expect
-from narrowgauge.ci.records import PLAN, State
+from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, State
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites.meta.night_sets import LANES, Case, night, red, said
@@ -130,6 +130,20 @@ def test_files_that_a_finished_run_did_not_seal(tmp_path: Path) -> None:
     case = night()
     case.shards[TWO].seal = False
     assert said(case.judge(tmp_path), "damaged").count("is not sealed") == 3
+
+
+@pytest.mark.parametrize("lost", [[JOURNAL], [JOURNAL, LEDGER, PLAN], [PLAN], [LEDGER]])
+def test_what_follows_of_a_lost_file_is_not_told_apart(lost: list[str], tmp_path: Path) -> None:
+    case = night()
+
+    def spoil(folder: Path) -> None:
+        for name in lost:
+            (folder / TWO.replace("/", "-") / name).unlink()
+
+    case.spoil = spoil
+    report = case.judge(tmp_path)
+    assert red(report) == [("damaged", "cuda/sm_90 2/3")]
+    assert ("7 of 7 planned tests have no result" in said(report, "damaged")) == (lost == [JOURNAL])
 
 
 @pytest.mark.parametrize(

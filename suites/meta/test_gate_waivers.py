@@ -107,8 +107,9 @@ def test_no_other_part_of_the_suite_judges_by_the_date_of_a_waiver() -> None:
         for path in room.rglob("*.py")
         if "meta" not in path.parts and re.search(r"\.expire[ds]\b", path.read_text())
     }
-    gate = {"ci/gate/__init__.py", "ci/gate/waiving.py", "command/gate_words.py"}
-    assert found == gate | {"ci/waivers.py", "ci/quarantine.py", "plugin/recording.py"}
+    gate = {"ci/gate/__init__.py", "ci/gate/waiving.py"}
+    words = {"command/gate_words.py", "plugin/recording.py", "ci/allure/config.py"}  # they say the date
+    assert found == gate | words | {"ci/waivers.py", "ci/quarantine.py"}
 
 
 # --- the day -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from narrowgauge.ci.gate import gate as judged
 from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, RUN, read_shard
 from narrowgauge.contracts.errors import Infrastructure
 from narrowgauge.contracts.verdict import Exit
+from narrowgauge.golden.manifest import NAME
 from narrowgauge.suites import lane_run, supervising
 from narrowgauge.suites.lane_run import LOG
 from narrowgauge.suites.meta.break_sets import IDS, LANE, Files, gate, holds, stubbed
@@ -34,11 +35,22 @@ from narrowgauge.suites.meta.injected import FAULTS, PAGE, page
 pytestmark = pytest.mark.meta
 
 
-def test_every_fault_of_the_page_is_injected_and_the_page_is_written_from_them() -> None:
+def test_every_fault_is_injected() -> None:
     sources = "".join(p.read_text() for p in Path(__file__).parent.glob("test_run_*.py"))
     assert [name for name in FAULTS if f'"{name}"' not in sources] == []
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="docs/ is not installed with the package")
+def test_the_page_is_written_from_the_faults() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert page(text) == text, "python -m narrowgauge.suites.meta.injected"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks often, and asks no git for the commit."""
+    monkeypatch.setattr(supervising, "LOOK", 0.02)
+    monkeypatch.setenv("NARROWGAUGE_COMMIT", "c" * 40)
 
 
 def ran(out: Path, files: Files | None = None, **values: object) -> int:
@@ -81,8 +93,26 @@ def test_tests_that_never_began_or_ended_are_told(tmp_path: Path, code: int) -> 
     assert (run.exit_code, gate(tmp_path / "out")) == (3, (3, {"stopped"}, set()))
 
 
+def test_pytest_is_killed(tmp_path: Path) -> None:
+    files = Files(verdicts={IDS[0]: "passed", IDS[1]: None}, after="kill -KILL $$")
+    run = stubbed(tmp_path / "out", files)
+    assert run.judge(quiet=True).reason.endswith(f"running were {IDS[1]}; pytest ended with -9")
+    holds("controller", run.exit_code, tmp_path / "out")
+
+
+def test_a_test_that_runs_twice(tmp_path: Path) -> None:
+    """As a plugin would have it that reruns what failed: the journal has both."""
+    run = stubbed(tmp_path / "out", Files(tail="".join(Files().lines()[:2])))
+    assert run.judge(quiet=True).reason == f"1 tests ran twice, first {IDS[0]}: nothing may rerun them"
+    holds("twice", run.exit_code, tmp_path / "out")
+
+
 def test_no_test_at_all(tmp_path: Path) -> None:
-    holds("nothing selected", ran(tmp_path / "out", Files(verdicts={}, planned=(), code=5)), tmp_path / "out")
+    holds(
+        "nothing selected",
+        ran(tmp_path / "out", Files(verdicts={}, planned=(), without=(LEDGER,), code=5)),
+        tmp_path / "out",
+    )
 
 
 def test_no_plan(tmp_path: Path) -> None:
@@ -203,7 +233,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_on_which_not_even_the_record_fits(small_disk: Path) -> None:
     out = small_disk / "out"
     run = stubbed(out, Files(after=f"dd if=/dev/zero of={small_disk}/more bs=1k 2>/dev/null"))
-    run._write(run.record)
     with pytest.raises(Infrastructure, match=r"cannot write .*run.json: No space left .*: cpu/cpu 1/1 has no record"):
         run.judge(quiet=True)
     (small_disk / "more").unlink()
@@ -280,7 +309,7 @@ def test_a_shard_that_is_lost(tmp_path: Path) -> None:
 
 def test_shards_with_different_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outs = night(tmp_path, None, None)
-    (tmp_path / lane_run.NAME).write_text("{}")
+    (tmp_path / NAME).write_text("{}")
     monkeypatch.setattr(lane_run, "VECTORS", tmp_path)
     shard(tmp_path / "3", 3, Files({IDS[2]: "passed"}, shards=DEALT))
     holds("other vectors", None, *outs, tmp_path / "3", lane=THREE)
