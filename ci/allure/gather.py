@@ -21,9 +21,9 @@ from narrowgauge.ci.allure.results import (
     from_end,
     id_of,
     mended,
+    of_a_run,
     read_result,
     stub,
-    unfit,
     worse,
 )
 from narrowgauge.ci.ledger import Row
@@ -74,8 +74,7 @@ def gather(directories: Sequence[Path]) -> Gathered:
         _take(shard, found)
     _fill(found)
     for shard in found.shards:
-        if shard.run is not None and shard.run.state == "infra":
-            found.results[f"preflight of {shard.run.name}"] = unfit(shard.run)
+        _tell_of_the_run(shard, found)
     return found
 
 
@@ -113,6 +112,18 @@ def _take(shard: Shard, found: Gathered) -> None:
             found.notes.append(f"{key} has more than one result; the worst is shown")
         found.results[key] = result if other is None else worse(other, result)
         found.files.update({name: folder / name for name in attachments(result) if name == Path(name).name})
+
+
+def _tell_of_the_run(shard: Shard, found: Gathered) -> None:
+    """A result of the run itself, where it judged nothing that a plan could say."""
+    run = shard.run
+    name = shard.directory.name if run is None else run.name
+    if run is not None and run.state == "infra":
+        wrong = [f"{check.name}: {check.found}; expected {check.expected}" for check in run.preflight if not check.ok]
+        found.results[f"run of {name}"] = of_a_run(name, "INFRA", [run.reason, *wrong], run)
+    elif shard.plan is None:
+        said = [] if run is None else [f"it {run.state}", run.reason]
+        found.results[f"run of {name}"] = of_a_run(name, "NO-PLAN", [*shard.problems, *filter(None, said)], run)
 
 
 def _fill(found: Gathered) -> None:

@@ -21,6 +21,8 @@ PINNED = ("package.json", "package-lock.json")
 LEAST = 22
 #: variables of the environment: a Node of one's own, and where Allure is
 NODE, HOME = "NODE", "NARROWGAUGE_ALLURE"
+#: what Allure puts into its pages whatever it is told: a script that tells others who reads them
+TRACKER = re.compile(r'<script async src="https?://[^"]*"></script>')
 #: seconds for npm, and for a report
 INSTALLING, RENDERING = 600, 1800
 HOW = (
@@ -133,6 +135,10 @@ def render(results: Path, config: Path, site: Path) -> str:
     done = _run(command, node, results, RENDERING)
     if done.returncode or not (site / "index.html").exists():
         raise Infrastructure(f"Allure {pinned()} on Node {node.version} made no report of {results}:\n{_end(done)}")
+    for page in (site / "index.html", *site.glob("*/index.html")):
+        text = page.read_text(encoding="utf-8")
+        if TRACKER.search(text):
+            write_whole(page, TRACKER.sub("", text).encode())
     return done.stdout
 
 
@@ -149,7 +155,7 @@ def _run(command: list[str], node: Node, folder: Path, seconds: float) -> subpro
 def _environment(given: Mapping[str, str], node: Node) -> dict[str, str]:
     """The same Node for whatever the program starts, and no report of its use to anybody."""
     path = os.pathsep.join([str(node.path.parent), given.get("PATH", "")])
-    return {**given, "PATH": path, "ALLURE_NO_ANALYTICS": "1"}
+    return {**given, "PATH": path, "ALLURE_NO_ANALYTICS": "true"}
 
 
 def _end(done: subprocess.CompletedProcess[str]) -> str:

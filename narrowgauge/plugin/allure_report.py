@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ LISTENER = "allure_listener"
 #: what was judged in a test
 JUDGED: pytest.StashKey[Judged] = pytest.StashKey()
 #: bytes of a file of codes; a larger one is not attached
-LARGEST = 256 * 1024
+LARGEST = 1024 * 1024
 #: pictures of one process: a kernel that is wrong everywhere would else cost a night
 MOST = 100
 _drawn = itertools.count(1)
@@ -68,21 +69,22 @@ def _picture(judged: Judged, table: mismatches.Differing, left_out: list[str]) -
 
 def _files(planned: Planned, judged: Judged, left_out: list[str]) -> list[tuple[str, bytes]]:
     """Inputs and outputs in the files that ``narrowgauge judge`` takes, where they are not too large."""
-    assert judged.x is not None
-    assert judged.outputs is not None
-    claim, case = planned.claim, planned.case
+    x, memory = judged.x, judged.memory
+    assert x is not None
+    assert memory is not None
+    makers: dict[str, Callable[[], bytes]] = {
+        "inputs.safetensors": lambda: inputs_content(planned.claim, {planned.case: x}),
+        "outputs.safetensors": lambda: outputs_content(planned.case, memory),
+    }
     made = []
-    for name, content in (
-        ("inputs.safetensors", lambda: inputs_content(claim, {case: judged.x})),
-        ("outputs.safetensors", lambda: outputs_content(case, judged.outputs)),
-    ):
+    for name, make in makers.items():
         try:
-            found = content()
+            content = make()
         except NarrowgaugeError as error:  # what a kernel returned may be no codes at all
             left_out.append(f"no {name}: {error}")
             continue
-        if len(found) > LARGEST:
-            left_out.append(f"no {name}: {len(found):,} bytes are more than a report holds ({LARGEST:,})")
+        if len(content) > LARGEST:
+            left_out.append(f"no {name}: {len(content):,} bytes are more than a report holds ({LARGEST:,})")
             continue
-        made.append((name, found))
+        made.append((name, content))
     return made

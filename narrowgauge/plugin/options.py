@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from narrowgauge.golden.manifest import VECTORS
+from narrowgauge.plugin.places import OUT
 from narrowgauge.reference.inputs import DEPTHS
 from narrowgauge.suites.run import Run
-
-#: where a run leaves its ledger, unless told otherwise
-OUT = Path(".narrowgauge")
 
 
 def add(parser: pytest.Parser) -> None:
