@@ -5,6 +5,7 @@ What pytest itself does when it is broken is in test_run_broken.py.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,12 +122,27 @@ def test_the_time_of_the_lane_is_over(tmp_path: Path) -> None:
     holds("too long", run.exit_code, tmp_path / "out")
 
 
-@pytest.mark.parametrize("number", supervising.STOPS)
-def test_who_tells_us_to_stop_is_named(tmp_path: Path, number: signal.Signals) -> None:
-    run = stubbed(tmp_path / "out", STUCK)
-    threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
-    assert run.judge(quiet=True).reason == f"ended by {number.name}"
+@contextlib.contextmanager
+def handling(number: int, handler: Any) -> Iterator[None]:
+    """What whoever started us has for a signal."""
+    before = signal.signal(number, handler)
+    yield
+    signal.signal(number, before)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_who_tells_us_to_stop_is_named(tmp_path: Path, name: str) -> None:
+    run, number = stubbed(tmp_path / "out", STUCK), signal.Signals[name]
+    with handling(number, lambda *_: None):
+        threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
+        assert run.judge(quiet=True).reason == f"ended by {name}"
     holds("SIGTERM", run.exit_code, tmp_path / "out")
+
+
+def test_a_run_under_nohup_goes_on(tmp_path: Path) -> None:
+    run = stubbed(tmp_path / "out", Files(after="kill -HUP $PPID"))
+    with handling(signal.SIGHUP, signal.SIG_IGN):
+        assert run.judge(quiet=True).reason == ""
 
 
 def test_a_second_signal_waits_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,7 @@ def test_the_command_judges_nothing_on_such_a_machine(
         ("return (x + 1).astype('float32')", "differing: 256 of 256"),
         ("import os; os._exit(7)", "[CRASHED]"),
         ("raise RuntimeError('no driver')", "no driver"),
+        ("return x\nraise RuntimeError('no library')", "no library"),
     ],
 )
 def test_a_smoke_kernel_that_is_wrong(tmp_path: Path, smoke: Callable[[str], None], body: str, words: str) -> None:
