@@ -38,11 +38,14 @@ class Time:
         return 0 if self.now >= LONG else None
 
 
-def waited(path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object], **limits: float) -> str:
+def waited(
+    path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object], **limits: float
+) -> tuple[str, float]:
+    """Why the program was to be ended, and when, in whole seconds."""
     time: Any = Time(happens)
     monkeypatch.setattr(supervising, "time", time)
     given = {"whole": 2 * LONG, "silence": LONG / 10} | limits
-    return supervising._wait(time, Limits(progress=path, **given), [])
+    return supervising._wait(time, Limits(progress=path, **given), []), round(time.now)
 
 
 def grow(path: Path) -> None:
@@ -52,7 +55,7 @@ def grow(path: Path) -> None:
 
 def test_what_goes_on_is_not_hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal"
-    assert waited(path, monkeypatch, lambda: grow(path)) == ""
+    assert waited(path, monkeypatch, lambda: grow(path)) == ("", LONG)
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -60,12 +63,12 @@ def test_what_does_not_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exist
     path = tmp_path / "journal"
     if exists:
         path.write_text("one line\n")
-    assert waited(path, monkeypatch, lambda: None) == "hung: no test began or ended for 10 s"
+    assert waited(path, monkeypatch, lambda: None) == ("hung: no test began or ended for 10 s", 10)
 
 
 def test_time_in_all_is_over_even_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal"
-    assert waited(path, monkeypatch, lambda: grow(path), whole=LONG / 2) == "its 50 s are over"
+    assert waited(path, monkeypatch, lambda: grow(path), whole=LONG / 2) == ("its 50 s are over", 50)
 
 
 def test_what_cannot_be_started_is_the_machines_fault(tmp_path: Path) -> None:
