@@ -140,7 +140,7 @@ def test_who_tells_us_to_stop_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_a_run_under_nohup_goes_on(tmp_path: Path) -> None:
-    run = stubbed(tmp_path / "out", Files(after="kill -HUP $PPID"))
+    run = stubbed(tmp_path / "out", Files(after="kill -HUP $PPID; sleep 0.3"))
     with handling(signal.SIGHUP, signal.SIG_IGN):
         assert run.judge(quiet=True).reason == ""
 

@@ -6,6 +6,7 @@ docs/nightly.md has the faults.
 from __future__ import annotations
 
 import datetime
+import json
 import shutil
 import tempfile
 from dataclasses import replace
@@ -53,6 +54,15 @@ def test_a_file_that_is_gone(whole: Path, tmp_path: Path, name: str, fault: str)
     shutil.copytree(whole, tmp_path / "out")
     (tmp_path / "out" / name).unlink()
     holds(fault, None, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", [JOURNAL, PLAN, LEDGER])
+def test_a_record_that_does_not_seal_a_file(whole: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(whole, tmp_path / "out")
+    record = json.loads((tmp_path / "out" / RUN).read_text())
+    del record["files"][name]
+    (tmp_path / "out" / RUN).write_text(json.dumps(record))
+    holds("cut", None, tmp_path / "out")
 
 
 RULES, TODAY = Rules({LANE.name: LANE}), datetime.datetime.now(datetime.UTC).date()
