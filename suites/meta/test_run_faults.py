@@ -23,7 +23,7 @@ from narrowgauge.ci.records import LEDGER, PLAN
 from narrowgauge.contracts.errors import Infrastructure
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites import lane_run, supervising
-from narrowgauge.suites.lane_run import LOG
+from narrowgauge.suites.lane_run import ADDED, LOG
 from narrowgauge.suites.meta.break_sets import IDS, LANE, Files, gate, holds, ran, stubbed
 
 pytestmark = [pytest.mark.meta, pytest.mark.usefixtures("quick_runs")]
@@ -60,6 +60,12 @@ def test_tests_that_never_began_or_ended_are_told(tmp_path: Path, code: int) -> 
     reason = run.judge(quiet=True).reason
     assert reason == f"2 planned tests never ended, first {IDS[1]}; running were {IDS[1]}; pytest ended with {code}"
     assert (run.exit_code, gate(tmp_path / "out")) == (3, (3, {"stopped"}, set()))
+
+
+def test_options_of_the_environment_are_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are among the run's own, where they are looked at and recorded."""
+    monkeypatch.setenv(ADDED, "-k nothing")
+    assert ran(tmp_path / "out", Files(after=f'test -z "${ADDED}" || exit 9')) == 0
 
 
 def test_pytest_is_killed(tmp_path: Path) -> None:
