@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The end of a night: unpack what the shards left, judge it, and make the report.
 #
-#   EXPECT="cpu/cpu cuda/sm_90" bash ci/gate.sh          reads results-*.tgz, leaves summary.md and site.tgz
+#   EXPECT="cpu/cpu cuda/sm_90" bash ci/gate.sh          reads results-*.tgz, leaves summary.md and report.tgz
 #
 # EXPECT       places that must have results: LANE/ARCHITECTURE, with blanks between
 # HISTORY      folder of what is known of earlier nights (default: history)
@@ -19,15 +19,15 @@ if [ -n "${BUILDKITE:-}" ]; then
   rm -f results-*.tgz # of a shard that ran in this checkout: what counts is what was kept
   buildkite-agent artifact download 'results-*.tgz' . || echo "no shard left results"
 fi
-rm -rf results site
-mkdir -p results "$HISTORY"
+rm -rf night site report.tgz summary.md
+mkdir -p night "$HISTORY"
 shopt -s nullglob
 for file in results-*.tgz; do
   # What comes out of a damaged file is cut, and the gate says so.
-  tar -xzf "$file" -C results || echo "$file is damaged"
+  tar -xzf "$file" -C night || echo "$file is damaged"
 done
 code=0
-"${narrowgauge[@]}" gate results "${expect[@]}" \
+"${narrowgauge[@]}" gate night "${expect[@]}" \
   --history "$HISTORY/nights.json.gz" --summary summary.md || code=$?
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f summary.md ]; then
   cat summary.md >>"$GITHUB_STEP_SUMMARY"
@@ -39,12 +39,14 @@ if [ -n "${BUILDKITE:-}" ] && [ -f summary.md ]; then
 fi
 
 made=0
-shards=(results/*/)
+shards=(night/*/)
 if [ "${#shards[@]}" -gt 0 ]; then
-  "${narrowgauge[@]}" report "${shards[@]}" --out site --history "$HISTORY/allure.jsonl" || made=$?
+  # One page that opens from a disk: whoever downloads the artifact has no server for it.
+  "${narrowgauge[@]}" report "${shards[@]}" --install --out site --single-file \
+    --history "$HISTORY/allure.jsonl" || made=$?
 fi
-if [ -d site ]; then
-  tar -czf site.tgz site
+if [ -d site/report ]; then
+  tar -czf report.tgz -C site report
 fi
 [ "$code" -ne 0 ] || code=$made
 exit "$code"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -102,8 +101,3 @@ def _value(name: str, value: Any, expected: Any, where: str) -> Any:
     if len(set(value)) < len(value):
         raise BadInput(f"{where}: {name} = {value!r} names something twice")
     return tuple(value)
-
-
-def as_options(found: Mapping[str, Lane]) -> str:
-    """For messages: lanes and their targets."""
-    return "; ".join(f"{lane.name} ({', '.join(lane.targets)})" for lane in found.values())

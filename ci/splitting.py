@@ -43,7 +43,11 @@ class _Item:
 
 @dataclass(frozen=True)
 class Durations:
-    """Mean seconds of one test, by target and ``kernel/operation``."""
+    """Mean seconds of one test, by target and ``kernel/operation``.
+
+    By test they would be 1.1 MB in place of 55 KB. That the tests of a kernel differ costs little, as they stay
+    together: of a run of 7,605 tests the longest of four shards had 2% more than the mean, of two 0.6%.
+    """
 
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
 

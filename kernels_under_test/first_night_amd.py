@@ -6,6 +6,7 @@
                        what the conversions to fp8 make of infinities, with the overflow mode off and on
 ``differences.npz``    the same for each input, to build a model from
 ``probe-KERNEL.json``  portraits of products, from which a model of the matrix unit can be found
+``devices-….json``     which GPUs are listed, with each of the first two alone, and with whatever is set
 
 docs/first-night-amd.md says what each settles. It judges nothing, so it has no oracle.
 """
@@ -15,21 +16,26 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import triton
 import triton.language as tl
+
+Array = npt.NDArray[np.float64]
 
 BLOCK = 1024
 #: patterns of float32 from 1 up to 4: every significand, with an even and an odd exponent
 FIRST, LAST = 0x3F800000, 0x40800000
 #: by instruction, the function in float64. Rounding 1 / x and sqrt(x) from float64 to float32 is rounding them once,
 #: since 53 >= 2 * 24 + 2; the others are off by float64's own last bits, which tell only near the middle of two results
-FUNCTIONS = {
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "v_rcp_f32": lambda x: 1.0 / x,
     "v_sqrt_f32": np.sqrt,
     "v_rsq_f32": lambda x: 1.0 / np.sqrt(x),
@@ -88,35 +94,37 @@ def counted(found):
 def instructions():
     """The table of functions, and each difference."""
     x = np.arange(FIRST, LAST, dtype=np.uint32).view(np.float32)
-    table, kept = {}, {}
+    table, each = {}, {}
     for name in FUNCTIONS:
         bits = answers(plain(name), x)
-        kept[name] = differences(name, x, bits).astype(np.int8)
-        table[name] = {"results_sha256": hashlib.sha256(bits).hexdigest(), "differences": counted(kept[name])}
-    return table, kept
+        each[name] = differences(name, x, bits).astype(np.int8)
+        table[name] = {"results_sha256": hashlib.sha256(bits).hexdigest(), "differences": counted(each[name])}
+    return table, each
 
 
 def infinities():
     """By conversion and overflow mode, the code of each special number; a text where there is no such instruction."""
     x = np.zeros(BLOCK, np.float32)
     x[: len(SPECIALS)] = list(SPECIALS.values())
-    table = {}
+    table: dict[str, dict[str, str] | str] = {}
     for name in NARROW:
         for overflow in (0, 1):
             try:
                 codes = answers(narrow(name, overflow), x) & 0xFF
-                found = {n: f"{code:#04x}" for n, code in zip(SPECIALS, codes, strict=False)}
+                told = {n: f"{code:#04x}" for n, code in zip(SPECIALS, codes, strict=False)}
             except Exception as error:  # whatever the compiler raises where it refuses
-                found = str(error).strip().splitlines()[-1][:200]
-            table[f"{name} FP16_OVFL={overflow}"] = found
+                table[f"{name} FP16_OVFL={overflow}"] = str(error).strip().splitlines()[-1][:200]
+            else:
+                table[f"{name} FP16_OVFL={overflow}"] = told
     return table
 
 
-def probe(kernel, out):
-    """The portrait of one product, in a process of its own: what it does to the GPU stays there."""
-    command = [sys.executable, "-m", "narrowgauge", "probe", f"--kernel={kernel}", "--device=hip:0", "--json"]
-    with (out / f"probe-{kernel}.json").open("w") as file:
-        return subprocess.run(command, stdout=file, check=False).returncode
+def kept(path, *arguments, **variables):
+    """What a command of narrowgauge says, in a file. In a process of its own: what it does to the GPU stays there."""
+    command = [sys.executable, "-m", "narrowgauge", *arguments, "--json"]
+    with path.open("w") as file:
+        code = subprocess.run(command, stdout=file, env={**os.environ, **variables}, check=False).returncode
+    print(f"{path.name}: exit code {code}", flush=True)
 
 
 def main():
@@ -129,13 +137,16 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     target = torch.cuda.get_device_properties(0).gcnArchName
     said = {"target": target, "torch": torch.__version__, "hip": torch.version.hip, "triton": triton.__version__}
-    table, kept = instructions()
+    table, each = instructions()
     said |= {"functions": table, "conversions": infinities()}
-    np.savez_compressed(out / "differences.npz", **kept)
+    np.savez_compressed(out / "differences.npz", **each)
     # Written before the probes: they are long, and this may be all that is left of a lost machine.
     (out / "instructions.json").write_text(json.dumps(said, indent=1) + "\n")
+    kept(out / "devices-as-set.json", "devices")
+    for number in ("0", "1"):
+        kept(out / f"devices-{number}.json", "devices", HIP_VISIBLE_DEVICES=number)
     for kernel in PROBED:
-        print(f"probe of {kernel}: exit code {probe(kernel, out)}", flush=True)
+        kept(out / f"probe-{kernel}.json", "probe", f"--kernel={kernel}", "--device=hip:0")
     return 0
 
 

@@ -33,6 +33,7 @@ class Judged:
     x: Coded | None = None
     outputs: dict[str, Coded] | None = None
     want: Expected | None = None
+    memory: dict[str, Coded] | None = None  #: outputs as they lay in memory
 
 
 def run_cell(
@@ -50,7 +51,7 @@ def run_cell(
         if outcome.kind != "returned" or outcome.malformed:
             return outcome
         outputs, wrong = from_memory(claim, x, outcome.outputs)
-        return replace(outcome, outputs=outputs, malformed=wrong)
+        return replace(outcome, outputs=outputs, memory=outcome.outputs, malformed=wrong)
 
     outcome = run(CHOICES[0])
     if outcome.kind == "raised" and planned.view != "contiguous":  # to refuse strides is no wrong answer
@@ -101,7 +102,7 @@ def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome,
         where, case = planned.device.target, planned.case
         script = standalone(planned.plugged, planned.claim, where, case, x, rightly, verdict, planned.view)
     message = failure_message(verdict, planned.subject, script)
-    return Judged(row, message, script, x, outcome.outputs, rightly)
+    return Judged(row, message, script, x, outcome.outputs, rightly, outcome.memory)
 
 
 def _row(planned: Planned, outcome: Outcome, *, verdict: Verdict | None = None, **values: object) -> Row:

@@ -70,7 +70,10 @@ def inputs_content(
 
 
 def outputs_content(case: str, outputs: Mapping[str, Coded]) -> bytes:
-    """The bytes of an outputs file of one case, as matrices. Raises ``BadInput`` for what is no code of its format."""
+    """The bytes of an outputs file of one case, with outputs as they lie in memory.
+
+    Raises ``BadInput`` for what is no code of its format.
+    """
     if wrong := [name for name, output in outputs.items() if not output.well_formed]:
         raise BadInput(f"{', '.join(wrong)} holds what is no code of its format")
     named = {f"{case}.{name}": output for name, output in outputs.items()}

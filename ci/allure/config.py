@@ -42,6 +42,8 @@ CHARTS: tuple[dict[str, Any], ...] = (
     {"type": "successRateDistribution", "title": "Success by operation and kernel"},
     {"type": "testResultSeverities", "title": "Severities"},
 )
+#: one that has a column for each kernel, and from how many kernels on nobody can read it
+BY_KERNEL, READABLE = "problemsDistribution", 25
 FILE = "allurerc.mjs"
 _MODULE = """\
 // Written by `narrowgauge report`; not to be edited.
@@ -78,7 +80,7 @@ def configuration(
         "performance": metrics.described(found.rows.values()),
         "plugins": {
             "awesome": {"options": {**options, "groupBy": ["epic", "feature", "story"]}},
-            "dashboard": {"options": {**options, "layout": list(CHARTS)}},
+            "dashboard": {"options": {**options, "layout": charts(found)}},
         },
     }
     if accepted:
@@ -86,6 +88,12 @@ def configuration(
     if history:
         config |= {"historyPath": history, "historyLimit": HISTORY}
     return config
+
+
+def charts(found: Gathered) -> list[dict[str, Any]]:
+    """Those that can be read with so many kernels."""
+    few = len({cell.kernel for cell in found.cells.values()}) < READABLE
+    return [chart for chart in CHARTS if few or chart["type"] != BY_KERNEL]
 
 
 # --- categories ------------------------------------------------------------------------------------------------------

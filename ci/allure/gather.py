@@ -22,13 +22,13 @@ from narrowgauge.ci.allure.results import (
     held,
     id_of,
     mended,
+    of_a_run,
     read_result,
     stub,
-    unfit,
     worse,
 )
 from narrowgauge.ci.ledger import Row
-from narrowgauge.ci.records import PLAN, RUN, Cell, End, Shard, read_shard
+from narrowgauge.ci.records import PLAN, RUN, Cell, End, RunRecord, Shard, read_shard
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
 
@@ -63,11 +63,10 @@ class Gathered:
 
 
 def gather(directories: Sequence[Path]) -> Gathered:
-    """Read results directories. Raises ``BadInput`` for one that no run wrote; damage is told, and raises nothing."""
-    for directory in directories:
-        if not any((directory / name).exists() for name in (RUN, PLAN)):
-            raise BadInput(f"{directory} is no results directory: it has neither {RUN} nor {PLAN}; expected what "
-                           "'narrowgauge run --out' left")  # fmt: skip
+    """Read results directories. Damage is told, and raises nothing; ``BadInput`` where no run wrote any of them."""
+    if not any((directory / name).exists() for directory in directories for name in (RUN, PLAN)):
+        named = ", ".join(map(str, directories))
+        raise BadInput(f"no results in {named}: neither {RUN} nor {PLAN}; expected what 'narrowgauge run --out' left")
     found = Gathered([])
     found.shards = _current([read_shard(directory) for directory in directories], found.notes)
     for shard in found.shards:
@@ -75,8 +74,7 @@ def gather(directories: Sequence[Path]) -> Gathered:
         _take(shard, found)
     _fill(found)
     for shard in found.shards:
-        if shard.run is not None and shard.run.state == "infra":
-            found.results[f"preflight of {shard.run.name}"] = unfit(shard.run)
+        _tell_of_the_run(shard, found)
     return found
 
 
@@ -121,6 +119,24 @@ def _take(shard: Shard, found: Gathered) -> None:
         found.notes.append(f"{shard.directory.name}: {len(lost)} attachments are missing, first {lost[0]}")
 
 
+def _ending(run: RunRecord | None) -> str:
+    """Why a run did not do what it had to, as far as it could say."""
+    if run is None:
+        return ""
+    return run.reason or ("its run never came to an end" if run.state == "started" else "")
+
+
+def _tell_of_the_run(shard: Shard, found: Gathered) -> None:
+    """A result of the run itself, where it judged nothing that a plan could say."""
+    run = shard.run
+    name = shard.directory.name if run is None else run.name
+    if run is not None and run.state == "infra":
+        wrong = [f"{check.name}: {check.found}; expected {check.expected}" for check in run.preflight if not check.ok]
+        found.results[f"run of {name}"] = of_a_run(name, "INFRA", [run.reason, *wrong], run)
+    elif shard.plan is None:
+        found.results[f"run of {name}"] = of_a_run(name, "NO-PLAN", [*shard.problems, _ending(run)], run)
+
+
 def _fill(found: Gathered) -> None:
     """A result for every planned cell that has none."""
     ends = {name: end for shard in found.shards for name, end in shard.ends.items()}
@@ -142,7 +158,7 @@ def _fill(found: Gathered) -> None:
                 found.results[cell.id] = stub(cell, "NOT-BEGUN", f"shard {name} left nothing with a plan", shard.run)
             else:
                 code = "LOST" if owner.begun[cell.id] else "NOT-BEGUN"
-                found.results[cell.id] = stub(cell, code, run.reason if run is not None else "", run)
+                found.results[cell.id] = stub(cell, code, _ending(run), run)
 
 
 def _hold(found: Gathered, name: str, ends: Mapping[str, End]) -> None:

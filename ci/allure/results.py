@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +96,13 @@ def _found(row: Row) -> str:
     return f"{row.result.replace('_', ' ')}{faults}{f': {row.reason}' if row.reason else ''}"
 
 
-def unfit(run: RunRecord) -> Json:
-    """The result of a preflight that found its machine unfit: by itself, since nothing may have been planned."""
-    wrong = [f"{check.name}: {check.found}; expected {check.expected}" for check in run.preflight if not check.ok]
-    message = "\n".join([f"[INFRA] {run.name}: {FAILURES['INFRA']}; {run.reason}", *wrong])
-    name = f"preflight of {run.name}"
+def of_a_run(name: str, code: str, said: Sequence[str], run: RunRecord | None) -> Json:
+    """The broken result of a run that judged nothing, by itself, since nothing of it may be in a plan."""
+    message = "\n".join([f"[{code}] {name}: {FAILURES[code]}", *said])
     digest = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
-    labels = [("epic", "preflight"), ("feature", run.place), ("severity", "blocker"), ("family", "INFRA")]
-    return {
-        **_body(name, "broken", message, run, labels), "fullName": "narrowgauge.preflight", "testCaseId": digest,
-        "historyId": digest, "parameters": [],
-    }  # fmt: skip
+    labels = [("epic", "runs"), ("feature", name), ("severity", "blocker"), ("family", code)]
+    body = _body(f"run of {name}", "broken", message, run, labels)
+    return {**body, "fullName": "narrowgauge.run", "testCaseId": digest, "historyId": digest, "parameters": []}
 
 
 def _made(cell: Cell, status: str, message: str, run: RunRecord | None, labels: list[tuple[str, str]]) -> Json:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from narrowgauge.ci.findings import Finding
 from narrowgauge.ci.gate.night import Night, Place
+from narrowgauge.ci.gate.places import is_whole
 from narrowgauge.ci.ledger import Row
 from narrowgauge.ci.records import Cell, End, RunRecord, Shard
 from narrowgauge.ci.waivers import STALE
@@ -51,8 +52,9 @@ def told(night: Night) -> list[Told]:
         for shard in place.shards:
             if shard.run is None or shard.plan is None:
                 continue
+            whole = is_whole(shard)
             for cell in shard.plan.of_shard(shard.run.shard):
-                one = _told(cell, shard, shard.run)
+                one = _told(cell, shard, shard.run, whole)
                 known = found.get((place.name, cell.id))
                 found[place.name, cell.id] = one if known is None else _worse(known, one)
     return list(found.values())
@@ -63,15 +65,15 @@ def _worse(one: Told, other: Told) -> Told:
     return one if one.result in FAILING else other
 
 
-def _told(cell: Cell, shard: Shard, run: RunRecord) -> Told:
+def _told(cell: Cell, shard: Shard, run: RunRecord, whole: bool) -> Told:
     def so(result: Result, said: str = "", row: Row | None = None) -> Told:
         return Told(cell, run.place, f"{run.shard}/{run.shards}", result, said, row)
 
     end = shard.ends.get(cell.id)
     if end is None:
-        if shard.begun[cell.id] and run.state == "finished":
+        if shard.begun[cell.id] and whole:
             return so("crashed", "it began and never ended")
-        return so("unrun", "it never began" if not shard.begun[cell.id] else "it was running when the run broke off")
+        return so("unrun", "its end is not known" if shard.begun[cell.id] else "it never began")
     if end.row is None:
         bad = end.outcome in ("failed", "error")
         return so("crashed" if bad else "no_verdict", end.message or f"it ended as {end.outcome!r}")
@@ -100,11 +102,11 @@ def why(row: Row) -> str:
 
 def findings(night: Night, tests: list[Told]) -> Iterator[Finding]:
     """Of all tests but failures, which the history is asked about first."""
-    broken = {(run.place, f"{run.shard}/{run.shards}") for run in night.runs if run.state != "finished"}
+    whole = {(s.run.place, f"{s.run.shard}/{s.run.shards}") for s in night.shards if s.run and is_whole(s)}
     for test in tests:
         if test.result in ("crashed", "no_verdict"):
             yield test.finding(test.result, test.said[:LONGEST])
-        elif test.result == "unrun" and (test.place, test.shard) not in broken:
+        elif test.result == "unrun" and (test.place, test.shard) in whole:
             yield test.finding("unrun", test.said)
         elif test.result == "stale":
             yield test.finding("stale_waiver", test.said)

@@ -77,14 +77,15 @@ def _of_shard(place: Place, shard: Shard, run: RunRecord) -> Iterator[Finding]:
     def found(kind: str, said: str) -> Finding:
         return Finding(kind, said, place.name, f"{run.shard}/{run.shards}")
 
-    if problems := _problems(shard, run):
-        yield found("damaged", f"{shard.directory}: {'; '.join(problems)}")
+    problems = problems_of(shard)
+    if problems:
+        yield found("damaged", f"{shard.directory}: {'; '.join(problems)}{_unanswered(shard, run)}")
     if run.state == "infra":
         yield found("preflight", run.reason or "the preflight failed")
     elif run.state in ("started", "stopped"):
         kind = "lost" if run.state == "started" else "stopped"
         yield found(kind, _broken(shard, run))
-    else:
+    elif not problems:
         yield from (found(*one) for one in _ended(shard, run))
     if run.narrowing:
         yield found("narrowed", f"it was run with {' '.join(run.narrowing)}")
@@ -92,12 +93,16 @@ def _of_shard(place: Place, shard: Shard, run: RunRecord) -> Iterator[Finding]:
         yield found("retried", f"this is attempt {run.attempt}")
 
 
-def _problems(shard: Shard, run: RunRecord) -> list[str]:
+def problems_of(shard: Shard) -> list[str]:
     """What is damaged, but for what follows by itself of a run that did not come to its end."""
+    run = shard.run
+    if run is None:
+        return shard.problems
     if run.state in ("infra", "started", "stopped"):
         follows = {f"{name} is missing" for name in SEALED} | {f"{JOURNAL} ends in the middle of a line"}
         return [problem for problem in shard.problems if problem not in follows]
-    unsealed = [f"{name} is not sealed in run.json" for name in SEALED if name not in run.files]
+    owed = SEALED if shard.ends else (PLAN, JOURNAL)  # where no test ran, there is no ledger
+    unsealed = [f"{name} is not sealed in run.json" for name in owed if name not in run.files]
     plan = shard.plan
     if plan is None:
         return [*shard.problems, *unsealed]
@@ -109,14 +114,23 @@ def _problems(shard: Shard, run: RunRecord) -> list[str]:
     return [*shard.problems, *unsealed, *foreign, *changed, *lost]
 
 
+def is_whole(shard: Shard) -> bool:
+    """Whether it came to its end and nothing of it is damaged: then every planned test must have an end."""
+    return shard.run is not None and shard.run.state == "finished" and not problems_of(shard)
+
+
 def _broken(shard: Shard, run: RunRecord) -> str:
+    said = run.reason or "the record says that it began, and not that it ended"
+    named = shard.unended and shard.unended[0] not in said
+    running = f"; running were {', '.join(shard.unended[:NAMED])}" if named else ""
+    return f"{said}{_unanswered(shard, run)}{running}"
+
+
+def _unanswered(shard: Shard, run: RunRecord) -> str:
+    """How many planned tests are without an end."""
     planned = shard.plan.of_shard(run.shard) if shard.plan is not None else []
     never = sum(cell.id not in shard.ends for cell in planned)
-    said = run.reason or "the record says that it began, and not that it ended"
-    running = (
-        f"; running were {', '.join(shard.unended[:NAMED])}" if shard.unended and shard.unended[0] not in said else ""
-    )
-    return f"{said}; {never:,} of {len(planned):,} planned tests have no result{running}"
+    return f"; {never:,} of {len(planned):,} planned tests have no result" if never else ""
 
 
 def _ended(shard: Shard, run: RunRecord) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import narrowgauge
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.plugin.options import OUT
+from narrowgauge.plugin.places import OUT
 
 PACKAGE = Path(narrowgauge.__file__).parent
 #: the last place to look for modules is this very package's, for a checkout that is not installed

@@ -29,5 +29,6 @@ OF_THE_NIGHT: dict[str, str] = {
     "NOT-BEGUN": "planned and never begun",
     "NO-RESULT": "ended, and its result file is missing, cut, or says better than the journal",
     "INFRA": "the machine was unfit, and nothing was judged",
+    "NO-PLAN": "what it had to run is not known: there is no plan",
 }
 FAILURES: dict[str, str] = {**OF_KERNELS, **OF_FILES, **OF_THE_NIGHT}

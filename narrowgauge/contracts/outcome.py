@@ -26,6 +26,8 @@ class Outcome:
 
     kind: Kind
     outputs: dict[str, Coded] = field(default_factory=dict)
+    #: the same as the kernel left them in memory, where ``outputs`` were made matrices of that
+    memory: dict[str, Coded] = field(default_factory=dict)
     reason: str = ""
     #: what the child wrote to stdout and stderr meanwhile, its end
     said: str = ""

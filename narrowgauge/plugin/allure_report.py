@@ -20,7 +20,7 @@ LISTENER = "allure_listener"
 #: what was judged in a test
 JUDGED: pytest.StashKey[Judged] = pytest.StashKey()
 #: bytes of a file of codes; a larger one is not attached
-LARGEST = 256 * 1024
+LARGEST = 1024 * 1024
 #: pictures of one process: a kernel that is wrong everywhere would else cost a night
 MOST = 100
 _drawn = itertools.count(1)
@@ -69,12 +69,12 @@ def _picture(judged: Judged, table: mismatches.Differing, left_out: list[str]) -
 
 def _files(planned: Planned, judged: Judged, left_out: list[str]) -> list[tuple[str, bytes]]:
     """Inputs and outputs in the files that ``narrowgauge judge`` takes, where they are not too large."""
-    x, outputs = judged.x, judged.outputs
+    x, memory = judged.x, judged.memory
     assert x is not None
-    assert outputs is not None
+    assert memory is not None
     makers: dict[str, Callable[[], bytes]] = {
         "inputs.safetensors": lambda: inputs_content(planned.claim, {planned.case: x}),
-        "outputs.safetensors": lambda: outputs_content(planned.case, outputs),
+        "outputs.safetensors": lambda: outputs_content(planned.case, memory),
     }
     made = []
     for name, make in makers.items():

@@ -83,12 +83,17 @@ def bench_of(config: pytest.Config) -> Bench:
     return bench
 
 
+#: the marker of the suite's tests of itself
+META = "meta"
+
+
 def parametrize(metafunc: pytest.Metafunc, cells: Callable[[Run], Sequence[Planned]]) -> None:
     """Make one test of each cell, under the cell's id and markers."""
     if "planned" not in metafunc.fixturenames:
         return
     try:
-        planned = cells(bench_of(metafunc.config).run)
+        # no cell is a test of the suite itself, and a plan costs seconds in each worker
+        planned = [] if metafunc.config.option.markexpr == META else cells(bench_of(metafunc.config).run)
     except NarrowgaugeError as error:
         raise pytest.UsageError(str(error)) from None
     make_tests(metafunc, "planned", planned)

@@ -60,6 +60,11 @@ def hangs(x, format):
 def stalls(x, format):
     return cast(x)
 ''',
+    "fills": '''
+@kernel(Cast(policy="ml_dtypes"), **CAST)
+def fills(x, format):
+    return cast(x)
+''',
 }  # fmt: skip
 
 
@@ -159,6 +164,13 @@ class Stubbed(LaneRun):
 def stubbed(out: Path, files: Files | None = None, lane: Lane = LANE, shard: int = 1, shards: int = 1) -> Stubbed:
     """A run of a stub, past its preflight."""
     return _past_preflight(Stubbed(lane, "cpu", shard, shards, out, "smoke", 1, files=files or Files()))
+
+
+def ran(out: Path, files: Files | None = None, **values: Any) -> int:
+    """The exit code of a run whose pytest leaves these files."""
+    run = stubbed(out, files, **values)
+    run.judge(quiet=True)
+    return run.exit_code
 
 
 # --- the gate --------------------------------------------------------------------------------------------------------

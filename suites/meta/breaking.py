@@ -25,7 +25,7 @@ LITTLE = 40
 
 def pytest_configure() -> None:
     """Only where it is loaded as a plugin: our tests import this file too."""
-    run.MODULES = {}
+    vars(run)["MODULES"] = {}
     Device.facts = _no_facts  # type: ignore[method-assign]
 
 
@@ -44,6 +44,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if "-edges-" in item.name]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "fills" in item.name:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:

@@ -43,6 +43,7 @@ LOST = "test_cell[bfloat16-float8_e4m3fn-edges-ml_dtypes_astype-host]"
 
 def make(folder: Path) -> Path:
     """Run it, as ``narrowgauge run`` does but for its preflight, on the two suites that it needs."""
+    folder = folder.resolve()
     (folder / "kernels.py").write_text(KERNELS)
     out = folder / "night"
     command = [sys.executable, "-m", "pytest", "-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE.parent}"]

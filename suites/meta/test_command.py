@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from narrowgauge import command
-from narrowgauge.command import devices
+from narrowgauge.command import devices, golden
 from narrowgauge.command import test as test_command
 from narrowgauge.contracts.errors import Infrastructure
 from narrowgauge.contracts.formats import FORMATS
@@ -42,7 +42,7 @@ def test_help_names_every_subcommand_and_exit_code(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     "arguments",
-    [[name] for name in SUBCOMMANDS] + [["golden", action] for action in ("verify", "regenerate", "export")],
+    [[name] for name in SUBCOMMANDS] + [["golden", action] for action in ("verify", "diff", "regenerate", "export")],
     ids=" ".join,
 )
 def test_every_subcommand_has_help_and_promises_json(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,12 +132,25 @@ def folder(tmp_path: Path) -> Path:
     return copy
 
 
-def test_golden_verify_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    count = len(load_manifest(VECTORS)["files"])
-    text = said(["golden", "verify"], capsys)
+def test_golden_verify(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = len(load_manifest(old)["files"])
+    text = said(["golden", "verify", "--golden", str(old)], capsys)
     assert text == f"{count} files of golden vectors are intact, and are what this version generates"
-    data = as_json(["golden", "verify"], capsys)
-    assert data == {"folder": str(VECTORS), "files": count, "problems": []}
+    data = as_json(["golden", "verify", "--golden", str(old)], capsys)
+    assert data == {"folder": str(old), "files": count, "problems": []}
+
+
+def test_golden_verify_is_of_ours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """That they are generated so is shown in test_golden.py, byte by byte."""
+    asked: list[Path] = []
+
+    def none(folder: Path) -> list[str]:
+        asked.append(folder)
+        return []
+
+    monkeypatch.setattr(golden, "drift", none)
+    assert said(["golden", "verify"], capsys).startswith(f"{len(load_manifest(VECTORS)['files'])} files of golden")
+    assert asked == [VECTORS]
 
 
 def test_golden_verify_of_a_damaged_copy(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,13 +163,11 @@ def test_golden_verify_of_a_damaged_copy(folder: Path, capsys: pytest.CaptureFix
     assert FILE in refused(["golden", "export", "--golden", str(folder), "-o", str(folder / "out")], capsys)
 
 
-def test_golden_verify_of_what_this_version_would_not_generate(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    manifest = json.loads((folder / NAME).read_text())
+def test_golden_verify_of_what_this_version_would_not_generate(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = json.loads((old / NAME).read_text())
     manifest["files"][FILE]["flags"]["cast.ties_away"] += 1
-    (folder / NAME).write_text(json.dumps(manifest))
-    text = said(["golden", "verify", "--golden", str(folder)], capsys, code=1)
+    (old / NAME).write_text(json.dumps(manifest))
+    text = said(["golden", "verify", "--golden", str(old)], capsys, code=1)
     assert text == f"[GOLDEN-DRIFT] {NAME} would be generated with other bytes"
 
 
@@ -166,13 +177,13 @@ def test_golden_of_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert f"cannot read {missing}" in refused(["golden", *action, "--golden", missing], capsys)
 
 
-def test_golden_regenerate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    where = ["golden", "regenerate", "--golden", str(folder)]
+def test_golden_regenerate(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["golden", "regenerate", "--golden", str(old)]
     assert said(where, capsys) == "nothing changed"
-    (folder / FILE).unlink()
-    assert as_json(where, capsys) == {"folder": str(folder), "changed": [FILE]}
-    assert (folder / FILE).read_bytes() == (VECTORS / FILE).read_bytes()
-    (folder / FILE).write_bytes(b"")
+    (old / FILE).unlink()
+    assert as_json(where, capsys) == {"folder": str(old), "changed": [FILE]}
+    assert (old / FILE).read_bytes() == (VECTORS / FILE).read_bytes()
+    (old / FILE).write_bytes(b"")
     assert said(where, capsys) == f"changed: {FILE}"
 
 

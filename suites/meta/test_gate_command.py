@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from narrowgauge.ci import history
 from narrowgauge.command import gate_words, main
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites.meta.gate_pages import BEGIN, END, PAGE, between
-from narrowgauge.suites.meta.night_sets import DAY, Case, night
+from narrowgauge.suites.meta.night_sets import DAY, WAIVER, Case, night
 
 pytestmark = pytest.mark.meta
 
@@ -121,6 +122,8 @@ def test_a_strangers_text_is_no_markup(tmp_path: Path, capsys: pytest.CaptureFix
     case = clean()
     case.shards[TWO].fail(case.shards[TWO].ids[0], faults=[], reason=HOSTILE)
     case.shards[TWO].run = replace(case.shards[TWO].run, options=(HOSTILE,))
+    case.shards["cpu/cpu 1"].run = replace(case.shards["cpu/cpu 1"].run, versions={"torch": HOSTILE})
+    case.shards["cuda/sm_90 1"].run = replace(case.shards["cuda/sm_90 1"].run, commit="\x1b[31m")
     results = written(tmp_path / "results", case)
     summary = tmp_path / "summary.md"
     main(["gate", str(results), *EXPECT, *TODAY, "--summary", str(summary)])
@@ -171,6 +174,19 @@ def test_findings_of_one_kernel_share_a_line(tmp_path: Path, capsys: pytest.Capt
         f"a test is disputed: float32-float8_e4m3fn-attend_0-ours-host: open: cvt (and {len(ours) - 1} more)." in said
     )
     assert "of a whole operation nothing was executed: attend: no GPU; wide: no GPU. Rows say" in said
+
+
+def test_waivers_near_their_date_the_mended_and_the_slowest(tmp_path: Path) -> None:
+    first, case = night(), night(DAY + datetime.timedelta(days=1))
+    first.shards[TWO].fail(first.shards[TWO].ids[0])
+    case.history = first.judge(tmp_path / "first").history
+    for days, until in ((31, "2027-01-01"), (30, "2026-12-31, 30 days"), (0, "2026-12-01, 0 days")):
+        case.waivers = [replace(WAIVER, expires=case.today + datetime.timedelta(days=days))]
+        found = {section.title: section.rows for section in gate_words.sections(case.judge(tmp_path / str(days)))}
+        assert found["waived"] == [("theirs", "host", "1", until, f"{WAIVER.reason} ({WAIVER.link})")]
+        assert [row[:4] for row in found["mended"]] == [("ours", "owner-of-ours", "sm_90", "1")]
+        shards = ["cuda/sm_90 3/3", "cuda/sm_90 2/3", "cuda/sm_90 1/3", "cpu/cpu 1/1"]
+        assert [row[0] for row in found["slowest shards"]] == shards
 
 
 def no_file(folder: Path) -> str:

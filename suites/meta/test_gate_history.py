@@ -10,6 +10,7 @@ import pytest
 
 from narrowgauge.ci.gate import Report
 from narrowgauge.ci.history import State
+from narrowgauge.ci.waivers import STALE
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites.meta.night_sets import DAY, WAIVER, Case, files_of, night, waived_id
 from narrowgauge.suites.meta.night_spoiled import SPOILED
@@ -94,6 +95,14 @@ def test_a_crash_counts_as_a_failure_of_its_test(tmp_path: Path) -> None:
     assert len(reports[3].changes.fixed) == 1
 
 
+def test_a_test_whose_waiver_is_stale_passes(tmp_path: Path) -> None:
+    case = night(day(1))
+    case.shards[TWO].fail(first_of(case), reason=f"the waiver for it {STALE}", faults=[], differences={})
+    reports = nights(tmp_path, night(day(0)), case)
+    assert kinds(reports[1]) == ["stale_waiver"]
+    assert state(reports[1], case) == State("passed", "", name(0), 2, name(1), name(1))
+
+
 def broken(how: str, number: int) -> Case:
     """A night whose second shard says nothing, or nothing that can be believed; its first test fails there."""
     case = failing(number)
@@ -143,6 +152,28 @@ def test_a_shard_that_comes_late_is_taken_in_beside_those_that_were(tmp_path: Pa
     cells = report.history.places["cuda/sm_90"].cells
     for shard in ("cuda/sm_90 1", TWO):
         assert cells[late.shards[shard].ids[0]] == State("passed", "", name(0), 2, name(1), name(1))
+
+
+def test_a_late_shard_that_began_in_the_same_second(tmp_path: Path) -> None:
+    """Machines of one night often do: neither is the other, nor an old result."""
+    cases = [night(day(0)), broken("missing", 1), night(day(1))]
+    for case in cases:
+        for files in case.shards.values():
+            files.run = replace(files.run, started=f"{files.run.started[:10]}T02:00:00+00:00")
+    report = nights(tmp_path, *cases)[-1]
+    assert kinds(report) == []
+    for shard in ("cuda/sm_90 1", TWO):
+        cell = report.history.places["cuda/sm_90"].cells[cases[-1].shards[shard].ids[0]]
+        assert cell == State("passed", "", name(0), 2, name(1), name(1))
+
+
+def test_another_run_of_a_shard_from_the_second_of_one_that_is_known(tmp_path: Path) -> None:
+    """Cut into other shards: a result that cannot be newer is not taken for new."""
+    again = night(day(0))
+    again.shards = {"cpu/cpu 1": again.shards["cpu/cpu 1"], "cuda/sm_90 1": files_of("cuda/sm_90", 1, 1)}
+    again.shards["cuda/sm_90 1"].run = replace(again.shards["cuda/sm_90 1"].run, started=f"{day(0)}T02:03:00+00:00")
+    again.expects = []
+    assert kinds(nights(tmp_path, night(day(0)), again)[1]) == ["clock_back"]
 
 
 def test_the_test_of_a_stale_waiver_passed_that_night(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_the_file_gives_back_what_was_written(kept: History, tmp_path: Path, suf
     raw = path.read_bytes()
     history.write(path, kept)
     assert path.read_bytes() == raw
-    assert (raw[:2] == b"\x1f\x8b") == (suffix == ".json.gz")
+    assert (raw[:8] == b"\x1f\x8b\x08\0\0\0\0\0") == (suffix == ".json.gz"), "compressed, and without a time"
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])

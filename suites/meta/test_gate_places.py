@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,10 @@ from typing import Any
 import pytest
 
 from narrowgauge.ci.gate.night import Expect
-from narrowgauge.ci.records import PLAN, State
+from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, State
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.verdict import Exit
-from narrowgauge.suites.meta.night_sets import LANES, Case, night, red, said
+from narrowgauge.suites.meta.night_sets import DAY, LANES, Case, files_of, night, red, said
 
 pytestmark = pytest.mark.meta
 
@@ -116,20 +118,58 @@ def test_a_plan_that_is_not_the_one_that_the_run_names(tmp_path: Path) -> None:
     assert f"{PLAN} is not the plan that run.json names" in said(case.judge(tmp_path), "damaged")
 
 
-def test_a_test_that_no_shard_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shard", [0, 2])
+def test_a_test_that_no_shard_has(shard: int, tmp_path: Path) -> None:
     case = night()
     files = case.shards["cpu/cpu 1"]
     assert files.plan is not None
-    files.plan = replace(files.plan, cells=(*files.plan.cells[:-1], replace(files.plan.cells[-1], shard=2)))
+    files.plan = replace(files.plan, cells=(*files.plan.cells[:-1], replace(files.plan.cells[-1], shard=shard)))
     files.drop(files.plan.cells[-1].id, "begin", "end")
     files.run = replace(files.run, plan=files.plan.digest)
     assert "gives 1 tests to shards that are none" in said(case.judge(tmp_path), "damaged")
+
+
+def test_runs_that_do_not_agree_how_many_there_are(tmp_path: Path) -> None:
+    """The most that one says: what might be missing is told."""
+    case = night(places=["cuda/sm_90"])
+    case.shards = {"one": files_of("cuda/sm_90", 1, 3), "two": files_of("cuda/sm_90", 2, 2)}
+    case.expects, case.waivers = [Expect("cuda", "sm_90")], []
+    assert ("missing_shard", "cuda/sm_90 3/3") in red(case.judge(tmp_path))
+
+
+def test_a_changed_plan_is_not_what_the_place_is_held_to(tmp_path: Path) -> None:
+    """Of the first shard a test of another one is taken out of the file; nothing is gone for that."""
+    first, second = night(), night(DAY + datetime.timedelta(days=1))
+    second.history = first.judge(tmp_path / "1").history
+
+    def spoil(folder: Path) -> None:
+        path = folder / "cuda-sm_90 1" / PLAN
+        data = json.loads(path.read_text())
+        data["cells"] = [cell for cell in data["cells"] if cell["shard"] != 2]
+        path.write_text(json.dumps(data))
+
+    second.spoil = spoil
+    assert red(second.judge(tmp_path / "2")) == [("damaged", "cuda/sm_90 1/3")]
 
 
 def test_files_that_a_finished_run_did_not_seal(tmp_path: Path) -> None:
     case = night()
     case.shards[TWO].seal = False
     assert said(case.judge(tmp_path), "damaged").count("is not sealed") == 3
+
+
+@pytest.mark.parametrize("lost", [[JOURNAL], [JOURNAL, LEDGER, PLAN], [PLAN], [LEDGER]])
+def test_what_follows_of_a_lost_file_is_not_told_apart(lost: list[str], tmp_path: Path) -> None:
+    case = night()
+
+    def spoil(folder: Path) -> None:
+        for name in lost:
+            (folder / TWO.replace("/", "-") / name).unlink()
+
+    case.spoil = spoil
+    report = case.judge(tmp_path)
+    assert red(report) == [("damaged", "cuda/sm_90 2/3")]
+    assert ("7 of 7 planned tests have no result" in said(report, "damaged")) == (lost == [JOURNAL])
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,13 @@ def test_an_exit_code_that_hides_a_failure(code: int | None, tmp_path: Path) -> 
     assert {kind for kind, _ in red(case.judge(tmp_path))} == {"exit_code", "new_failure"}
 
 
+@pytest.mark.parametrize("code", [2, 3, 4, 5, 139, -11, None])
+def test_an_exit_code_of_a_run_that_did_not_come_to_its_end(code: int | None, tmp_path: Path) -> None:
+    case = night()
+    case.shards[TWO].run = replace(case.shards[TWO].run, exit_code=code)
+    assert red(case.judge(tmp_path)) == [("exit_code", "cuda/sm_90 2/3")]
+
+
 def test_an_exit_code_that_knows_of_a_failure_that_the_journal_does_not(tmp_path: Path) -> None:
     case = night()
     case.shards[TWO].run = replace(case.shards[TWO].run, exit_code=1)
@@ -84,7 +91,9 @@ def test_a_test_that_is_planned_twice(tmp_path: Path) -> None:
     two.events += [one.event("begin", first.id), one.event("end", first.id)]
     found = case.judge(tmp_path)
     assert {kind for kind, _ in red(found)} == {"duplicate_id"}
-    assert any(f"{first.id} ran in shard 1/3 too" == f.said for f in found.red)
+    assert [f.said for f in found.red if f.shard == "2/3"] == [
+        f"{first.id} is there twice", f"{first.id} ran in shard 1/3 too",
+    ]  # fmt: skip
 
 
 def test_a_failure_is_not_hidden_by_a_second_directory_of_its_shard(tmp_path: Path) -> None:
@@ -170,3 +179,15 @@ def test_an_operation_of_which_nothing_was_executed_anywhere_on_a_place(tmp_path
     one = next(f for f in case.shards.values() if any("-attend_0" in i for i in f.ids))
     one.end(next(i for i in one.ids if "-attend_0" in i), "passed", "passed")
     assert case.judge(tmp_path / "one").exit == Exit.OK
+
+
+def test_an_operation_that_a_lost_shard_may_have_executed_is_not_skipped(tmp_path: Path) -> None:
+    """Of its two tests one is not executed, and the other belongs to the lost shard."""
+    case = night()
+    for name in ("cuda/sm_90 1", "cuda/sm_90 3"):
+        for nodeid in case.shards[name].ids:
+            if "-attend_" in nodeid:
+                case.shards[name].end(nodeid, "skipped", "not_executed", reason="no triton")
+    assert sum("-attend_" in nodeid for nodeid in case.shards[TWO].ids) == 1
+    del case.shards[TWO]
+    assert red(case.judge(tmp_path)) == [("missing_shard", "cuda/sm_90 2/3")]

@@ -211,13 +211,13 @@ def test_typed_tensors_of_another_format_are_refused(folder: Path) -> None:
     np.testing.assert_array_equal(load(SATURATING, folder)[FIRST].codes, stored(SATURATING)[FIRST].codes)
 
 
-def test_drift_names_a_code_that_this_version_would_not_write(folder: Path) -> None:
+def test_drift_names_a_code_that_this_version_would_not_write(old: Path) -> None:
     """A damage that the hashes agree to: only generating anew finds it."""
-    flip(folder / FILE, -1)
-    vouch(folder)
-    assert problems(folder) == []
-    load(SATURATING, folder)
-    assert drift(folder) == [FILE, NAME]
+    flip(old / FILE, -1)
+    vouch(old)
+    assert problems(old) == []
+    load(SATURATING, old)
+    assert drift(old) == [FILE, NAME]
 
 
 def test_no_damage_raises_anything_but_bad_input(folder: Path) -> None:

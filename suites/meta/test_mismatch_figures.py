@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -11,15 +12,20 @@ import pytest
 
 from narrowgauge.ci.ledger import Row
 from narrowgauge.contracts.coded import Coded
+from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.formats import FORMATS
 from narrowgauge.contracts.verdict import Mismatch
 from narrowgauge.plugin.mismatches import Differing, page
 from narrowgauge.reference.compare import Difference, compare
 from narrowgauge.reference.distance import figures, is_finite, rank, saturated
+from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.interval import Interval
 from narrowgauge.reference.pictured import as_matrix, code_of_rank, lanes, overview, shrunk
-from narrowgauge.suites.judging import Judged
-from narrowgauge.suites.meta.marks import needs_matplotlib
+from narrowgauge.suites.judging import Judged, run_cell
+from narrowgauge.suites.meta.marks import needs_matplotlib, needs_torch
+from narrowgauge.suites.offline import inputs_content, judge_files, outputs_content
+from narrowgauge.suites.planning import plan_cases
+from narrowgauge.suites.run import Run
 
 pytestmark = pytest.mark.meta
 
@@ -201,7 +207,7 @@ def test_a_page_escapes_what_it_is_given() -> None:
 
 
 @needs_matplotlib
-@pytest.mark.parametrize("shape", [(6,), (2, 600), (1, 1), (2, 3, 4), (700, 1)])
+@pytest.mark.parametrize("shape", [(6,), (2, 3, 4), (700, 1)])
 def test_a_picture_is_wide_and_small(shape: tuple[int, ...]) -> None:
     """Every shape of output gives a PNG of 1,200 columns; of a cast, and of a matrix."""
     from PIL import Image
@@ -221,3 +227,33 @@ def test_a_picture_is_wide_and_small(shape: tuple[int, ...]) -> None:
     assert 300 < picture.size[1] < 1000
     assert len(made) < 100_000
     assert len(picture.convert("RGB").getcolors(1 << 20) or ()) > 3
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@needs_torch
+def test_files_of_a_call_on_a_cache_are_judged_alike(tmp_path: Path) -> None:
+    """What lies in pages goes into the file as it lay there, not as the matrices that were judged."""
+    origin = str(Path(__file__).absolute().parent / "mutant_kernels" / "kv_writers.py")
+    run = Run(origins=[origin], device_names=["host"])
+    try:
+        kernels = [p for p in run.devices[0].describe(origin) if p.kernel.name == "kv_writer_v_at_unity"]
+        planned = next(p for p in plan_cases(kernels, run.devices, "kv_write", "smoke") if p.case == "scattered")
+        x = case_named("scattered", "kv_write").inputs(planned.claim)
+        judged = run_cell(planned, x)
+    finally:
+        run.close()
+    assert judged.memory is not None
+    files = tmp_path / "in", tmp_path / "out"
+    files[0].write_bytes(inputs_content(planned.claim, {planned.case: x}))
+    files[1].write_bytes(outputs_content(planned.case, judged.memory))
+    (again,) = judge_files(*files, "k", "host")
+    assert judged.row.result == again.row.result == "failed"
+    assert (again.row.differences, again.row.digest) == (judged.row.differences, judged.row.digest)
+
+
+def test_what_is_no_code_is_not_written() -> None:
+    strange = Coded("float4_e2m1fn", np.array([3, 200], np.uint8))
+    with pytest.raises(BadInput, match="scale holds what is no code"):
+        outputs_content("edges", {"codes": codes(1), "scale": strange})

@@ -42,12 +42,12 @@ TOX = f"""#!/bin/bash
 set -e
 [ "$1 $2 $4" = "-q -e --" ]
 if [ "$3" = night ]; then
-  echo "$5 $6 $ARCH $SHARD" >>"$LOG/night"; mkdir -p "$OUT"; cp "$NIGHT/$ARCH-${{SHARD%%/*}}"/* "$OUT"; exit 0
+  echo "$5 $6 $ARCH $SHARD" >>"$LOG/night"; mkdir -p "$OUT"; cp "$LAID/$ARCH-${{SHARD%%/*}}"/* "$OUT"; exit 0
 fi
 [ "$3" = gate ]
 shift 4
 if [ "$1" = report ]; then
-  echo "$*" >>"$LOG/report"; mkdir site; touch site/index.html; exit "${{REPORT_EXIT:-0}}"
+  echo "$*" >>"$LOG/report"; mkdir -p site/report site/results; touch site/report/index.html; exit "${{REPORT_EXIT:-0}}"
 fi
 [ -z "${{GATE_EXIT:-}}" ] || exit "$GATE_EXIT"
 exec {sys.executable} -m narrowgauge "$@"
@@ -87,7 +87,7 @@ class Sandbox:
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "HOME": str(self.folder),
             "LOG": str(self.folder / "log"),
-            "NIGHT": str(self.folder / "night"),
+            "LAID": str(self.folder / "laid"),
             "PYTHONPATH": str(PROJECT),
             "PODINFO": str(self.folder / "podinfo"),
             "GIT_CEILING_DIRECTORIES": str(self.folder.parent),
@@ -297,13 +297,16 @@ def test_the_image_is_the_vendors_and_nothing_is_fetched_besides() -> None:
 # --- a whole night, as the engines run it ----------------------------------------------------------------------------
 
 LABELS = {"SM_90_RUNNER": "gpu-h100"}
+#: machines that the engine lends
+LENT = lanes.load()["cpu"].shards
+CPU = [("cpu/cpu", k, LENT) for k in range(1, LENT + 1)]
 RUN, GATE = "Run", "Gate"
 
 
 def left(sandbox: Sandbox, *shards: tuple[str, int, int]) -> None:
     """Lay ready what `narrowgauge run` leaves of shards: (place, shard, shards)."""
     for place, shard, shards_ in shards:
-        files_of(place, shard, shards_).write(sandbox.folder / "night" / f"{place.split('/')[1]}-{shard}")
+        files_of(place, shard, shards_).write(sandbox.folder / "laid" / f"{place.split('/')[1]}-{shard}")
 
 
 def github_night(sandbox: Sandbox) -> None:
@@ -322,15 +325,17 @@ def github_gate(sandbox: Sandbox, labels: Mapping[str, str], **given: str) -> tu
 
 
 def test_the_workflow_makes_a_night_of_the_cpu_lane_and_judges_it(sandbox: Sandbox) -> None:
-    left(sandbox, ("cpu/cpu", 1, 1))
+    left(sandbox, *CPU)
     github_night(sandbox)
-    assert sandbox.log("night") == ["--lane cpu cpu 1/1"]
+    assert sandbox.log("night") == [f"--lane cpu cpu {k}/{LENT}" for _, k, _ in CPU]
     code, said = github_gate(sandbox, {})
     assert code == 0, said
     assert (sandbox.folder / "step.md").read_text() == (sandbox.folder / "summary.md").read_text() != ""
     assert (sandbox.folder / "history" / "nights.json.gz").exists()
-    assert packed(sandbox.folder / "site.tgz") == ["site/index.html"]
-    assert sandbox.log("report") == ["report results/cpu-1/ --out site --history history/allure.jsonl"]
+    assert packed(sandbox.folder / "report.tgz") == ["report/index.html"]
+    assert sandbox.log("report") == [
+        f"report {' '.join(f'night/cpu-{k}/' for _, k, _ in CPU)} --install --out site --single-file --history history/allure.jsonl"
+    ]
 
 
 def test_no_results_at_all_are_red_and_no_report_is_made(sandbox: Sandbox) -> None:
@@ -338,13 +343,13 @@ def test_no_results_at_all_are_red_and_no_report_is_made(sandbox: Sandbox) -> No
     said = (sandbox.folder / "summary.md").read_text().replace("\\", "")
     assert "nothing came of cpu/cpu" in said
     assert "nothing came of cuda/sm_90" in said
-    assert not (sandbox.folder / "site.tgz").exists()
+    assert not (sandbox.folder / "report.tgz").exists()
 
 
 def test_a_cut_file_is_red_and_the_others_are_judged(sandbox: Sandbox) -> None:
-    left(sandbox, ("cpu/cpu", 1, 1), ("cuda/sm_90", 1, 1))
+    left(sandbox, *CPU, ("cuda/sm_90", 1, 1))
     github_night(sandbox)
-    sandbox.run("bash ci/shard.sh bash -c 'cp -R night/sm_90-1 $OUT'", {"ARCH": "sm_90"})
+    sandbox.run("bash ci/shard.sh bash -c 'cp -R laid/sm_90-1 $OUT'", {"ARCH": "sm_90"})
     whole = (sandbox.folder / "results-sm_90-1.tgz").read_bytes()
     (sandbox.folder / "results-sm_90-1.tgz").write_bytes(whole[: len(whole) // 2])
     code, said = github_gate(sandbox, LABELS)
@@ -354,7 +359,7 @@ def test_a_cut_file_is_red_and_the_others_are_judged(sandbox: Sandbox) -> None:
 
 
 def test_the_gates_exit_code_counts_and_then_the_reports(sandbox: Sandbox) -> None:
-    left(sandbox, ("cpu/cpu", 1, 1))
+    left(sandbox, *CPU)
     github_night(sandbox)
     assert github_gate(sandbox, {}, GATE_EXIT="0", REPORT_EXIT="9")[0] == 9
     shutil.rmtree(sandbox.folder / "site")
@@ -363,21 +368,23 @@ def test_the_gates_exit_code_counts_and_then_the_reports(sandbox: Sandbox) -> No
 
 def test_of_three_shards_one_is_lost_and_the_gate_says_which(sandbox: Sandbox) -> None:
     """By Buildkite's files: what its agent would set, three machines, of which the second left nothing."""
-    left(sandbox, ("cpu/cpu", 1, 1), *(("cuda/sm_90", k, 3) for k in (1, 2, 3)))
+    left(sandbox, *CPU, *(("cuda/sm_90", k, 3) for k in (1, 2, 3)))
     pipeline = parsed(BUILDKITE)
     for step in steps(pipeline, {}):
-        assert sandbox.run(interpolated(step["command"], {}), step["env"])[0] == 0
+        for job in range(step.get("parallelism", 1)):
+            given = {"BUILDKITE_PARALLEL_JOB": str(job), "BUILDKITE_PARALLEL_JOB_COUNT": str(LENT)}
+            assert sandbox.run(interpolated(step["command"], {}), {**step["env"], **given})[0] == 0
     for k in (1, 3):
         given = {"ARCH": "sm_90", "BUILDKITE_PARALLEL_JOB": str(k - 1), "BUILDKITE_PARALLEL_JOB_COUNT": "3"}
-        assert sandbox.run(f"bash ci/shard.sh bash -c 'cp -R night/sm_90-{k} $OUT'", given)[0] == 0
+        assert sandbox.run(f"bash ci/shard.sh bash -c 'cp -R laid/sm_90-{k} $OUT'", given)[0] == 0
     kept = sandbox.folder / "log" / "artifacts"
     kept.mkdir()
     for file in sandbox.folder.glob("results-*.tgz"):
         file.rename(kept / file.name)
     # Of an earlier night, in a checkout that nobody cleaned: the shard that is lost now.
-    stale = files_of("cuda/sm_90", 2, 3).write(sandbox.folder / "results" / "sm_90-2")
-    with tarfile.open(sandbox.folder / "results-sm_90-2.tgz", "w:gz") as file:
-        file.add(stale, "sm_90-2")
+    stale = files_of("cuda/sm_90", 2, 3).write(sandbox.folder / "night" / "sm_90-2")
+    with tarfile.open(sandbox.folder / "results-sm_90-2.tgz", "w:gz") as tarball:
+        tarball.add(stale, "sm_90-2")
     code, said = sandbox.run(interpolated(pipeline["steps"][-1]["command"], {}), {**LABELS, "BUILDKITE": "true"})
     assert code == 3
     assert "cuda/sm_90 2/3" in said

@@ -29,6 +29,7 @@ from narrowgauge.suites.meta import (
     torch_products,
     torch_types,
     unit_pages,
+    vendor_pages,
 )
 from narrowgauge.suites.meta.pages import DOCS, Page, anchor, line, table
 
@@ -52,6 +53,7 @@ PAGES = (
     torch_products.PAGE,
     torch_types.PAGE,
     unit_pages.PAGE,
+    *vendor_pages.PAGES,
 )
 
 

@@ -11,7 +11,7 @@ from narrowgauge.command import run as module
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
-from narrowgauge.suites.lane_run import LEFT, LaneRun, prepared
+from narrowgauge.suites.lane_run import ADDED, LEFT, LaneRun, prepared
 from narrowgauge.suites.meta.command_sets import refused
 
 pytestmark = pytest.mark.meta
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.meta
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (module.ARCH, module.SHARD, module.OUT, module.ADDED):
+    for name in (module.ARCH, module.SHARD, module.OUT, ADDED):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
 
