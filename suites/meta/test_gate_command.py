@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from narrowgauge.ci import history
+from narrowgauge.ci import history, lanes, quarantine, waivers
 from narrowgauge.command import gate_words, main
+from narrowgauge.command.gate import judged
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites.meta.gate_pages import BEGIN, END, PAGE, between
 from narrowgauge.suites.meta.night_sets import DAY, WAIVER, Case, night
@@ -229,3 +231,53 @@ def test_a_night_that_cannot_be_told_is_not_taken_in(tmp_path: Path) -> None:
     wrong = ["gate", str(results), *EXPECT, *TODAY, "--history", str(kept), "--summary", str(tmp_path / "folder")]
     assert main(wrong) == Exit.BAD_INPUT
     assert not kept.exists()
+
+
+def test_a_crash_is_told_with_its_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = clean()
+    two = case.shards[TWO]
+    two.end(two.ids[0], "error", None)
+    two.event("end", two.ids[0])["message"] = "worker 'gw0' crashed"
+    two.run = replace(two.run, exit_code=1)
+    summary = tmp_path / "summary.md"
+    results = written(tmp_path / "results", case)
+    assert main(["gate", str(results), *EXPECT, *TODAY, "--summary", str(summary)]) == Exit.FAILED
+    for text in (capsys.readouterr().out, summary.read_text().replace("\\", "")):
+        assert f"{two.ids[0].partition('[')[2].removesuffix(']')}: worker 'gw0' crashed" in " ".join(text.split())
+
+
+def test_waivers_that_are_given_come_beside_the_suites_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = '[[waiver]]\nkernel = "{}"\ntarget = "host"\ntest = "*"\nversions = {{ torch = ">=1" }}\n'
+    form += 'link = "docs/a.md"\nreason = "r"\nexpires = 2026-11-29\n'
+    for name in ("own", "mine"):
+        (tmp_path / f"{name}.toml").write_text(form.format(name))
+    monkeypatch.setattr(waivers, "OWN", tmp_path / "own.toml")
+    results = written(tmp_path / "results", clean())
+    given = ["--waivers", str(tmp_path / "mine.toml")]
+    assert main(["gate", str(results), *EXPECT, *TODAY, *given, "--json"]) == Exit.FAILED
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert {f["kernel"] for f in found if f["kind"] == "expired_waiver"} == {"own", "mine"}
+
+
+def test_a_history_that_was_lost_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results, kept = written(tmp_path / "results", clean()), tmp_path / "nights.json.gz"
+    for told in (["no_history"], []):
+        assert main(["gate", str(results), *EXPECT, *TODAY, "--history", str(kept), "--json"]) == Exit.OK
+        assert [f["kind"] for f in json.loads(capsys.readouterr().out)["findings"]] == told
+
+
+def test_a_directory_that_has_results_of_its_own_is_no_directory_of_directories(tmp_path: Path) -> None:
+    """One whose run.json is gone, with folders in it: what is in those is not looked for."""
+    case = clean()
+    results = written(tmp_path / "results", case)
+    lost = results / "cpu-cpu 1"
+    (lost / "run.json").unlink()
+    (lost / "allure-results").mkdir()
+    arguments = argparse.Namespace(
+        directories=[lost], expect=["cpu/cpu"], waivers=[], lanes=lanes.OWN, quarantine=quarantine.OWN,
+        history=None, accept=False, today=str(DAY),
+    )  # fmt: skip
+    said = [f.said for f in judged(arguments).findings if f.kind == "damaged"]
+    assert said == [f"{lost}: run.json is missing"]

@@ -388,6 +388,17 @@ def test_what_narrows(options: tuple[str, ...], narrowing: tuple[str, ...]) -> N
     assert replace(night().shards[TWO].run, options=options).narrowing == narrowing
 
 
+def test_it_is_the_last_night_that_says_what_is_expected(tmp_path: Path) -> None:
+    """A lane that was given up before it is not missed; nor is its loss noticed twice."""
+    alone, again = night(day(1), places=["cpu/cpu"]), night(day(2), places=["cpu/cpu"])
+    for case in (alone, again):
+        case.expects = [e for e in case.expects if e.lane == "cpu"]
+    again.expects = []
+    reports = nights(tmp_path, night(day(0)), alone, again)
+    assert [f.kind for f in reports[1].findings] == ["place_dropped"]
+    assert [f.kind for f in reports[2].findings] == ["nothing_expected"]
+
+
 def test_a_place_of_the_last_night_is_expected_where_nothing_is_named(tmp_path: Path) -> None:
     lost = night(day(1))
     del lost.shards["cpu/cpu 1"]

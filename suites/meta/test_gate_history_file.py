@@ -71,6 +71,20 @@ def test_a_history_of_another_form(kept: History, tmp_path: Path, how: str) -> N
         history.read(path)
 
 
+def test_a_compressed_history_that_was_changed(kept: History, tmp_path: Path) -> None:
+    """Whichever byte: gzip's own checks, zlib's, or ours notice it."""
+    path = tmp_path / "history.json.gz"
+    history.write(path, kept)
+    raw = path.read_bytes()
+    told = 0
+    for place in range(10, len(raw)):
+        path.write_bytes(raw[:place] + bytes([raw[place] ^ 0xFF]) + raw[place + 1 :])
+        with pytest.raises(BadInput, match="is damaged"):
+            history.read(path)
+        told += 1
+    assert told > 50
+
+
 def test_a_history_that_is_too_deep(tmp_path: Path) -> None:
     (tmp_path / "history.json").write_text("[" * 200_000)
     with pytest.raises(BadInput, match="is damaged"):
