@@ -55,6 +55,7 @@ class Side:
     lost: str = ""  #: why nothing was judged
     reasons: dict[str, str] = field(default_factory=dict)  #: by id, why a test that began has no verdict
     place: tuple[str, ...] = ()  #: equal for shards of one run
+    plan: str = ""  #: digest of its plan; "" for a run that came to none
     shards: set[int] = field(default_factory=set)
     of: int = 1  #: how many shards there should be
 
@@ -130,7 +131,8 @@ def _of_directory(path: Path) -> Side:
     _plan(side, [] if shard.plan is None else shard.plan.cells)
     if run is not None:
         side.name, side.target = f"{run.place} {run.started[:10]}".strip(), run.target
-        side.place = (run.lane, run.target, run.depth, run.golden, run.narrowgauge, run.plan)
+        side.place = (run.lane, run.target, run.depth, run.golden, run.narrowgauge)
+        side.plan = run.plan or ("" if shard.plan is None else shard.plan.digest)  # a lost run could not name its plan
         side.shards, side.of = {run.shard}, run.shards
         side.golden, side.narrowgauge, side.depth, side.written = run.golden, run.narrowgauge, run.depth, run.started
         if run.narrowing:
@@ -150,8 +152,10 @@ def _plan(side: Side, cells: Iterable[records.Cell]) -> None:
 
 
 def _is_one_run(one: Side, other: Side) -> bool:
-    """Whether two are shards of one place and night: the same plan, other shards, begun at about the same time."""
+    """Whether two are shards of one place and night: others of one plan, if they have one, begun at about one time."""
     if not one.place or one.place != other.place or one.shards & other.shards:
+        return False
+    if one.plan and other.plan and one.plan != other.plan:
         return False
     first, second = _time(one.written), _time(other.written)
     if first is None or second is None:
@@ -176,6 +180,7 @@ def _join(one: Side, shard: Side) -> None:
     one.problems += [f"{path}: {shard.lost}" for path in shard.paths if shard.lost]
     one.reasons |= shard.reasons
     one.shards |= shard.shards
+    one.plan = one.plan or shard.plan
     one.lost = one.lost and shard.lost
 
 

@@ -42,16 +42,49 @@ def test_shards_of_one_night_are_one_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"shard": 1}, {"started": "2026-12-01T02:00:00+00:00"}, {"golden": "1" * 64}, {"lane": "other"}, {"started": "?"}],
+    [
+        {"shard": 1},
+        {"started": "2026-12-01T02:00:00+00:00"},
+        {"golden": "1" * 64},
+        {"lane": "other"},
+        {"started": "?"},
+        {"plan": "1" * 64},
+    ],
 )
 def test_what_is_no_shard_of_one_night_is_another_side(tmp_path: Path, change: dict[str, Any]) -> None:
-    """The same shard again; the next night; other vectors; another lane; a time that cannot be read."""
+    """The same shard again; the next night; other vectors; another lane; a time that cannot be read; another plan."""
     shards = [[row("sm_90")], [row("sm_90", case="stratified")]]
     one = results(tmp_path / "1", shards[0], shards=shards)
     two = results(tmp_path / "2", shards[1], shards=shards, **{"shard": 2, **change})
     sides = read_sides([one, two])
     assert len(sides) == 2
     assert len({side.name for side in sides}) == 2
+
+
+@pytest.mark.parametrize("came_so_far", ["half", "a plan", "nothing"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_shard_whose_machine_was_lost_is_of_its_night(came_so_far: str, first: bool, tmp_path: Path) -> None:
+    """Its run.json names no plan, as it never came to an end; it is no other night."""
+    shards = [[row("sm_90")], [row("sm_90", case="stratified"), row("sm_90", case="ties")]]
+    one = results(tmp_path / "1", shards[0], shards=shards)
+    rows = shards[1][:1] if came_so_far == "half" else []
+    state = "infra" if came_so_far == "nothing" else "started"
+    two = results(tmp_path / "2", rows, shards=shards, shard=2, plan="", state=state)
+    if came_so_far == "nothing":
+        (two / "plan.json").unlink()
+        (two / "journal.jsonl").unlink()
+    (side,) = read_sides([two, one] if first else [one, two])
+    assert (side.shards, len(side.planned), side.lost) == ({1, 2}, 3, "")
+    assert {r.case for r in side.rows.values()} == {"edges", *(r.case for r in rows)}
+    assert side.why_unrun(shards[1][1].id) == "planned and never run: the process ended before"
+
+
+def test_the_journal_is_believed_before_the_ledger(tmp_path: Path) -> None:
+    """It is what the gate believes."""
+    path = results(tmp_path / "1", [row("sm_90")])
+    ledger(path / "ledger.json", [row("sm_90", "of the ledger"), row("sm_90", case="ties")])
+    (side,) = read_sides([path])
+    assert {r.case: r.digest for r in side.rows.values()} == {"edges": "d1", "ties": "d1"}
 
 
 def test_a_lost_shard_is_not_executed_and_named(tmp_path: Path, capsys: Capture) -> None:
@@ -272,3 +305,12 @@ def test_json_has_everything_but_rows(tmp_path: Path, capsys: Capture) -> None:
     assert finding["why"][0][0] == "left open"
     assert found["counts"]["nan"] == 1
     assert found["sides"][0]["planned"] == 2
+
+
+def test_a_row_of_which_a_target_executed_nothing_is_shown(tmp_path: Path, capsys: Capture) -> None:
+    """Everything passed, but not everywhere."""
+    path = ledger(tmp_path / "a.json", [row("sm_90"), unexecuted("gfx942")])
+    assert main(["compare", str(path)]) == 5
+    said = " ".join(capsys.readouterr().out.split())
+    assert "k cast float8_e4m3fn 1 not executed 1 passed" in said
+    assert "rows that passed everywhere, with the same codes: 0;" in said

@@ -1,0 +1,73 @@
+"""What a run's record says of its job and its commit, by what the CI engine, or git, says."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from narrowgauge.suites import lane_run
+
+pytestmark = pytest.mark.meta
+
+NAMES = (
+    "GITHUB_RUN_ATTEMPT", "GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID", "BUILDKITE_RETRY_COUNT",
+    "BUILDKITE_BUILD_URL", "NARROWGAUGE_COMMIT",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "attempt"),
+    [
+        ({}, 1),
+        ({"GITHUB_RUN_ATTEMPT": "1"}, 1),
+        ({"GITHUB_RUN_ATTEMPT": "2"}, 2),
+        ({"BUILDKITE_RETRY_COUNT": "0"}, 1),
+        ({"BUILDKITE_RETRY_COUNT": "1"}, 2),
+        ({"GITHUB_RUN_ATTEMPT": "", "BUILDKITE_RETRY_COUNT": "x"}, 1),
+    ],
+)
+def test_which_attempt_it_is(said: dict[str, str], attempt: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GitHub counts from 1, Buildkite its retries from 0."""
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    assert lane_run._attempt() == attempt
+
+
+def test_where_the_job_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lane_run._build() == ""
+    monkeypatch.setenv("BUILDKITE_BUILD_URL", "https://buildkite.com/o/p/builds/7")
+    assert lane_run._build() == "https://buildkite.com/o/p/builds/7"
+    for name, value in (("SERVER_URL", "https://github.com"), ("REPOSITORY", "o/r"), ("RUN_ID", "8")):
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    assert lane_run._build() == "https://github.com/o/r/actions/runs/8"
+
+
+def test_which_commit_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that git does not know, such as the results themselves, change nothing; others do."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@y", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    monkeypatch.setattr(lane_run, "PACKAGE", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert lane_run._commit() == ""
+    git("init", "-q")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-qm", "a")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "run.json").write_text("{}")
+    assert lane_run._commit() == git("rev-parse", "HEAD")
+    (tmp_path / "a").write_text("2")
+    assert lane_run._commit() == git("rev-parse", "HEAD") + "+changed"
+    monkeypatch.setenv("NARROWGAUGE_COMMIT", "d" * 40)
+    assert lane_run._commit() == "d" * 40
