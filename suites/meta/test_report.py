@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from narrowgauge import command
 from narrowgauge.ci.allure import node
 from narrowgauge.ci.allure.gather import RESULTS
 from narrowgauge.ci.records import Shard, read_shard
+from narrowgauge.contracts.errors import Infrastructure
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites.meta import report_night
 from narrowgauge.suites.meta.marks import needs_matplotlib, needs_torch, needs_triton
@@ -191,6 +193,19 @@ def test_bad_arguments(
     assert command.main(["report", *given]) == Exit.BAD_INPUT
     assert words in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
+
+
+def test_allure_that_says_all_is_well_and_makes_nothing_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "find_node", lambda: node.Node(Path("node"), "22.0.0"))
+    monkeypatch.setattr(node, "installed", lambda: Path("cli.js"))
+    monkeypatch.setattr(node, "_run", lambda command, *rest: subprocess.CompletedProcess(command, 0, "done", ""))
+    with pytest.raises(Infrastructure, match="made no report of"):
+        node.render(tmp_path, tmp_path / "allurerc.mjs", tmp_path / "site")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").touch()
+    assert node.render(tmp_path, tmp_path / "allurerc.mjs", tmp_path / "site") == "done"
 
 
 def test_the_lock_names_no_registry() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from narrowgauge.command import run as module
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.devices import discovery
 from narrowgauge.devices.device import Device
+from narrowgauge.plugin import nightly
 from narrowgauge.suites.lane_run import ADDED, LEFT, LaneRun, prepared
 from narrowgauge.suites.meta.command_sets import refused
 
@@ -114,6 +117,17 @@ def test_options_that_no_shell_takes(
     monkeypatch.setenv("PYTEST_ADDOPTS", "-k 'one")
     assert 'PYTEST_ADDOPTS = "-k \'one": No closing quotation' in refused(["run", "--lane=cpu"], capsys)
     assert started == []
+
+
+def test_two_tests_of_one_id_are_no_plan(tmp_path: Path) -> None:
+    """One of them would stand for both."""
+    option = SimpleNamespace(narrowgauge_lane="cpu/cpu", narrowgauge_shard="1/1", narrowgauge_out=tmp_path)
+    config: Any = SimpleNamespace(option=option)
+    session: Any = SimpleNamespace(testsfailed=0)
+    items: Any = [SimpleNamespace(nodeid="suites/casts/test_casts.py::test_cell[x]") for _ in range(2)]
+    with pytest.raises(pytest.UsageError, match="two tests have one id"):
+        nightly.pytest_collection_modifyitems(session, config, items)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_second_run_finds_nothing_of_the_first() -> None:
