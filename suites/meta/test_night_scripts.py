@@ -334,7 +334,8 @@ def test_the_workflow_makes_a_night_of_the_cpu_lane_and_judges_it(sandbox: Sandb
     assert (sandbox.folder / "history" / "nights.json.gz").exists()
     assert packed(sandbox.folder / "report.tgz") == ["report/index.html"]
     assert sandbox.log("report") == [
-        f"report {' '.join(f'night/cpu-{k}/' for _, k, _ in CPU)} --install --out site --single-file --history history/allure.jsonl"
+        f"report {' '.join(f'night/cpu-{k}/' for _, k, _ in CPU)} --install --out site --single-file "
+        "--history history/allure.jsonl"
     ]
 
 
