@@ -1,12 +1,17 @@
-"""What a run's record says of its job and its commit, by what the CI engine, or git, says."""
+"""What a run's record says of its job and its commit, and its journal of the end of a test."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 
+from narrowgauge.ci.records import JOURNAL
+from narrowgauge.plugin import nightly
 from narrowgauge.suites import lane_run
 
 pytestmark = pytest.mark.meta
@@ -71,3 +76,43 @@ def test_which_commit_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert lane_run._commit() == git("rev-parse", "HEAD") + "+changed"
     monkeypatch.setenv("NARROWGAUGE_COMMIT", "d" * 40)
     assert lane_run._commit() == "d" * 40
+
+
+TEST = "suites/casts/test_casts.py::test_cell[x]"
+
+
+@pytest.mark.parametrize(
+    ("changed", "outcome"),
+    [
+        ({}, "passed"),
+        ({"call": ("failed", False)}, "failed"),
+        ({"call": ("skipped", False)}, "skipped"),
+        ({"call": ("skipped", True)}, "xfailed"),
+        ({"setup": ("failed", False), "call": None}, "error"),
+        ({"setup": ("skipped", False), "call": None}, "skipped"),
+        ({"teardown": ("failed", False)}, "error"),
+        ({"call": ("skipped", True), "teardown": ("failed", False)}, "error"),
+        ({"call": ("failed", False), "teardown": ("failed", False)}, "error"),
+    ],
+)
+def test_how_the_journal_says_a_test_ended(
+    changed: dict[str, tuple[Literal["passed", "failed", "skipped"], bool] | None], outcome: str, tmp_path: Path
+) -> None:
+    """As pytest reports its three phases; a waived or disputed test is reported as skipped, with a mark."""
+    config: Any = SimpleNamespace(option=SimpleNamespace(narrowgauge_out=tmp_path))
+    journal = nightly.Journal(config)
+    journal.pytest_sessionstart()
+    journal.pytest_runtest_logstart(TEST)
+    phases: dict[Any, Any] = dict.fromkeys(("setup", "call", "teardown"), ("passed", False)) | changed
+    for when, told in phases.items():
+        if told is None:
+            continue
+        report = pytest.TestReport(TEST, ("", 0, ""), {}, told[0], None, when)
+        if told[1]:
+            report.wasxfail = "waived"  # type: ignore[attr-defined]
+        journal.pytest_runtest_logreport(report)
+    journal.pytest_sessionfinish()
+    begin, end = [json.loads(line) for line in (tmp_path / JOURNAL).read_text().splitlines()]
+    assert (begin["event"], end["event"]) == ("begin", "end")
+    assert begin["id"] == end["id"] == f"narrowgauge/{TEST}"
+    assert end["outcome"] == outcome
