@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
-from narrowgauge.ci.records import JOURNAL
+from narrowgauge.ci.records import JOURNAL, PLAN, Plan
 from narrowgauge.plugin import nightly
 from narrowgauge.suites import lane_run
 
@@ -116,3 +117,42 @@ def test_how_the_journal_says_a_test_ended(
     assert (begin["event"], end["event"]) == ("begin", "end")
     assert begin["id"] == end["id"] == f"narrowgauge/{TEST}"
     assert end["outcome"] == outcome
+
+
+def test_each_shard_keeps_its_part_of_one_plan(tmp_path: Path) -> None:
+    """Together they run everything, and nothing twice; whichever it is, the plan is the same."""
+    kept: list[list[str]] = []
+    plans: list[Plan] = []
+    for shard in (1, 2, 3):
+        items: list[Any] = [_item(n) for n in range(7)]
+        left_out: list[Any] = []
+        out = tmp_path / str(shard)
+        option = SimpleNamespace(
+            narrowgauge_lane="cuda/sm_90",
+            narrowgauge_shard=f"{shard}/3",
+            narrowgauge_out=out,
+            narrowgauge_depth="smoke",
+        )
+        hook = SimpleNamespace(pytest_deselected=partial(_tell, left_out))
+        config: Any = SimpleNamespace(option=option, hook=hook)
+        session: Any = SimpleNamespace(testsfailed=0)
+        nightly.pytest_collection_modifyitems(session, config, items)
+        kept.append([f"narrowgauge/{item.nodeid}" for item in items])
+        plans.append(Plan.from_json(json.loads((out / PLAN).read_text())))
+        assert kept[-1] == [cell.id for cell in plans[-1].of_shard(shard)]
+        assert len(items) + len(left_out) == 7
+    assert all(kept)
+    assert sorted(i for ids in kept for i in ids) == sorted(f"narrowgauge/{_item(n).nodeid}" for n in range(7))
+    assert plans[0] == plans[1] == plans[2]
+
+
+def _tell(told: list[Any], items: list[Any]) -> None:
+    told += items
+
+
+def _item(number: int) -> Any:
+    names = {"operation": "unit", "rule": "r", "source": "s", "format": "f", "case": f"c{number}"}
+    names |= {"kernel": f"k{number}", "owner": "", "own": True, "target": "sm_90"}
+    one = SimpleNamespace(names=names, markers=())
+    nodeid = f"suites/units/test_units.py::test_recorded[{number}]"
+    return SimpleNamespace(nodeid=nodeid, callspec=SimpleNamespace(params={"recording": one}))
