@@ -110,7 +110,7 @@ def test_how_the_journal_says_a_test_ended(
             continue
         report = pytest.TestReport(TEST, ("", 0, ""), {}, told[0], None, when)
         if told[1]:
-            report.wasxfail = "waived"  # type: ignore[attr-defined]
+            report.wasxfail = "waived"
         journal.pytest_runtest_logreport(report)
     journal.pytest_sessionfinish()
     begin, end = [json.loads(line) for line in (tmp_path / JOURNAL).read_text().splitlines()]
