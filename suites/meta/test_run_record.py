@@ -151,7 +151,7 @@ def _tell(told: list[Any], items: list[Any]) -> None:
 
 
 def _item(number: int) -> Any:
-    names = {"operation": "unit", "rule": "r", "source": "s", "format": "f", "case": f"c{number}"}
+    names: dict[str, Any] = {"operation": "unit", "rule": "r", "source": "s", "format": "f", "case": f"c{number}"}
     names |= {"kernel": f"k{number}", "owner": "", "own": True, "target": "sm_90"}
     one = SimpleNamespace(names=names, markers=())
     nodeid = f"suites/units/test_units.py::test_recorded[{number}]"
