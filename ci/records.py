@@ -23,6 +23,8 @@ from narrowgauge.contracts.files import write_whole
 RUN, PLAN, JOURNAL, LEDGER = "run.json", "plan.json", "journal.jsonl", "ledger.json"
 RUN_SCHEMA, PLAN_SCHEMA = "narrowgauge.run/1", "narrowgauge.plan/1"
 
+#: shards of a place; a number beyond is a typing error, and each one that is missing is told
+MOST_SHARDS = 9_999
 #: options of a run that add tests to its plan, or say which failures are known; each takes a value. Any other may leave
 #: tests out
 ADDING = ("--kernels", "--waivers", "--recordings", "--checkpoint")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from narrowgauge.ci.lanes import Lane
-from narrowgauge.ci.records import RUN, Cell, Plan, RunRecord, Shard
+from narrowgauge.ci.records import MOST_SHARDS, RUN, Cell, Plan, RunRecord, Shard
 from narrowgauge.contracts.errors import BadInput, unknown
 
 
@@ -34,8 +34,10 @@ class Expect:
         if lane not in lanes:
             raise unknown("lane", lane, lanes, f"--expect {text}")
         targets = lanes[lane].targets
-        counted = re.fullmatch(r"(.+)x([1-9]\d*)", rest)
+        counted = re.fullmatch(r"(.+)x([1-9]\d{0,8})", rest)
         if counted is not None and counted[1] in targets and rest not in targets:  # gfx942 is no "gf" of 942 shards
+            if int(counted[2]) > MOST_SHARDS:
+                raise BadInput(f"--expect {text!r}; expected at most {MOST_SHARDS} shards")
             return cls(lane, counted[1], int(counted[2]))
         if rest not in targets:
             raise unknown(f"target of lane {lane}", rest, targets, f"--expect {text}")
@@ -118,7 +120,7 @@ def _trusted(shard: Shard) -> RunRecord | None:
     if run is None:
         return None
     wrong = [name for name in ("started", "ended") if _untimely(name, getattr(run, name))]
-    if not 1 <= run.shard <= run.shards:
+    if not 1 <= run.shard <= run.shards <= MOST_SHARDS:
         wrong.append("shard")
     if not wrong:
         return run

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from narrowgauge.ci.lanes import Lane, lane_named
-from narrowgauge.ci.records import RunRecord
+from narrowgauge.ci.records import MOST_SHARDS, RunRecord
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.verdict import Exit
@@ -122,8 +122,8 @@ def _refuse(options: Sequence[str]) -> None:
 
 def _shard(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise BadInput(f"shard {text!r}; expected K/N with K from 1 to N, for example 2/3")
+    if found is None or not 1 <= int(found[1]) <= int(found[2]) <= MOST_SHARDS:
+        raise BadInput(f"shard {text!r}; expected K/N with K from 1 to N, N at most {MOST_SHARDS}, for example 2/3")
     return int(found[1]), int(found[2])
 
 

@@ -173,7 +173,7 @@ def test_what_follows_of_a_lost_file_is_not_told_apart(lost: list[str], tmp_path
 
 
 @pytest.mark.parametrize(
-    "change", [{"shard": 0}, {"shard": 4}, {"started": "noon"}, {"ended": "noon"}, {"started": ""}]
+    "change", [{"shard": 0}, {"shard": 4}, {"started": "noon"}, {"ended": "noon"}, {"started": ""}, {"shards": 10_000}]
 )
 def test_a_record_that_cannot_be_belongs_to_no_place(change: dict[str, Any], tmp_path: Path) -> None:
     case = night()
@@ -218,7 +218,20 @@ def test_an_expectation_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "cuda", "cuda/", "/sm_90", "cudda/sm_90", "cuda/gfx942", "rocm/gfx9", "cuda/sm_90x0", "cuda/sm_90x"]
+    "text",
+    [
+        "",
+        "cuda",
+        "cuda/",
+        "/sm_90",
+        "cudda/sm_90",
+        "cuda/gfx942",
+        "rocm/gfx9",
+        "cuda/sm_90x0",
+        "cuda/sm_90x",
+        "cuda/sm_90x10000",
+        "cuda/sm_90x9999999999",
+    ],
 )
 def test_an_expectation_that_names_no_place(text: str) -> None:
     with pytest.raises(BadInput):

@@ -70,6 +70,7 @@ def test_the_gpu_says_which_architecture(started: list[LaneRun], monkeypatch: py
         (["--lane=cpu", "--arch=sm_90"], "lane cpu is not for 'sm_90'; its architectures are cpu"),
         (["--lane=cpu", "--shard=0/2"], "shard '0/2'; expected K/N"),
         (["--lane=cpu", "--shard=3/2"], "shard '3/2'; expected K/N"),
+        (["--lane=cpu", "--shard=1/10000"], "N at most 9999"),
         (["--lane=cpu", "-n", "0"], "-n 0; expected at least 1"),
         (["--lane=cpu", "--out=file"], "--out file is a file; expected a directory"),
         (["--lane=cpu", "--out=other"], "--out other has notes.txt in it, which no run wrote"),
