@@ -173,7 +173,15 @@ def test_what_follows_of_a_lost_file_is_not_told_apart(lost: list[str], tmp_path
 
 
 @pytest.mark.parametrize(
-    "change", [{"shard": 0}, {"shard": 4}, {"started": "noon"}, {"ended": "noon"}, {"started": ""}, {"shards": 10_000}]
+    "change",
+    [
+        {"shard": 0},
+        {"shard": 4},
+        {"started": "noon"},
+        {"ended": "noon"},
+        {"started": ""},
+        {"shard": 2, "shards": 10_000},
+    ],
 )
 def test_a_record_that_cannot_be_belongs_to_no_place(change: dict[str, Any], tmp_path: Path) -> None:
     case = night()
