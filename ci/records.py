@@ -26,6 +26,8 @@ RUN_SCHEMA, PLAN_SCHEMA = "narrowgauge.run/1", "narrowgauge.plan/1"
 #: how a run stands. "started" is what a machine leaves that was lost; "infra": preflight found the machine unfit, and
 #: nothing was judged; "stopped": ended from outside or by the watchdog; "finished": pytest came to its own end
 State = Literal["started", "infra", "stopped", "finished"]
+#: options of the plugin that add tests, or say what is known of them, and take none away; each has a value
+ADDING = ("--kernels", "--waivers", "--checkpoint", "--recordings")
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,17 @@ class RunRecord:
     @property
     def name(self) -> str:
         return f"{self.place} {self.shard}/{self.shards}"
+
+    @property
+    def narrowed_by(self) -> tuple[str, ...]:
+        """Its options but for those that only add: a night with kernels of one's own is a whole night."""
+        left, rest = [], iter(self.options)
+        for word in rest:
+            if word in ADDING:
+                next(rest, None)  # its value
+            elif word.partition("=")[0] not in ADDING:
+                left.append(word)
+        return tuple(left)
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": RUN_SCHEMA, **asdict(self)}

@@ -133,8 +133,8 @@ def _of_directory(path: Path) -> Side:
         side.place = (run.lane, run.target, run.depth, run.golden, run.narrowgauge, run.plan)
         side.shards, side.of = {run.shard}, run.shards
         side.golden, side.narrowgauge, side.depth, side.written = run.golden, run.narrowgauge, run.depth, run.started
-        if run.options:
-            side.problems.append(f"{side.name} was narrowed: {' '.join(run.options)}")
+        if run.narrowed_by:
+            side.problems.append(f"{side.name} was narrowed: {' '.join(run.narrowed_by)}")
         side.lost = f"{run.state}: {run.reason}" if run.state in ("infra", "started") and not side.rows else ""
         for target in side.targets():
             side.versions[target] = side.versions.get(target, {}) | dict(run.versions)

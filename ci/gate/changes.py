@@ -83,7 +83,7 @@ def changes(
             found.each.append(Change(test, state))
     for place in night.places.values():
         known_place = past.places.get(place.name)
-        if known_place is None or place.plan is None or any(run.options for run in place.runs):
+        if known_place is None or place.plan is None or any(run.narrowed_by for run in place.runs):
             continue
         found.same[place.name] = _same(known_place, place)
         found.gone[place.name] = sorted(
@@ -173,7 +173,7 @@ def _taken(found: Changes, place: Place, whole: Sequence[RunRecord], known: Know
             lost = accepted and change.state.result == "not_executed"
             cells[change.test.cell.id] = replace(change.state, executed="") if lost else change.state
     runs = {**_of_this_cut(known.runs, parts), **{f"{r.shard}/{r.shards}": r.started for r in whole}}
-    narrowed = any(run.options for run in place.runs)
+    narrowed = any(run.narrowed_by for run in place.runs)
     of = (known.narrowgauge, known.commit, known.depth) if narrowed else (
         whole[0].narrowgauge, whole[0].commit, whole[0].depth)  # fmt: skip
     return Known(*of, runs, cells)

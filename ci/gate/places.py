@@ -87,8 +87,8 @@ def _of_shard(place: Place, shard: Shard, run: RunRecord) -> Iterator[Finding]:
         yield found(kind, _broken(shard, run))
     elif not problems:
         yield from (found(*one) for one in _ended(shard, run))
-    if run.options:
-        yield found("narrowed", f"it was run with {' '.join(run.options)}")
+    if run.narrowed_by:
+        yield found("narrowed", f"it was run with {' '.join(run.narrowed_by)}")
     if run.attempt > 1:
         yield found("retried", f"this is attempt {run.attempt}")
 

@@ -82,7 +82,7 @@ def _expired(known: Sequence[Excuse], today: datetime.date) -> Iterator[Finding]
 
 def _names_nothing(excuse: Excuse, place: Place, tests: Sequence[Told]) -> bool:
     """Whether its kernel is planned on its target, with versions that it is for, and no test is what it names."""
-    if place.plan is None or place.plan.depth == SHALLOW or any(run.options for run in place.runs):
+    if place.plan is None or place.plan.depth == SHALLOW or any(run.narrowed_by for run in place.runs):
         return False
     cells = [c for c in place.cells.values() if (c.kernel, c.target) == (excuse.kernel, excuse.target)]
     if not cells or any(excuse.names(bracket(cell.id), cell.kernel, cell.target) for cell in cells):
