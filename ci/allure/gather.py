@@ -27,7 +27,7 @@ from narrowgauge.ci.allure.results import (
     worse,
 )
 from narrowgauge.ci.ledger import Row
-from narrowgauge.ci.records import PLAN, RUN, Cell, Shard, read_shard
+from narrowgauge.ci.records import PLAN, RUN, Cell, Shard, read_shard, results_in
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
 
@@ -62,13 +62,16 @@ class Gathered:
 
 
 def gather(directories: Sequence[Path]) -> Gathered:
-    """Read results directories. Raises ``BadInput`` for one that no run wrote; damage is told, and raises nothing."""
-    for directory in directories:
-        if not any((directory / name).exists() for name in (RUN, PLAN)):
-            raise BadInput(f"{directory} is no results directory: it has neither {RUN} nor {PLAN}; expected what "
-                           "'narrowgauge run --out' left")  # fmt: skip
+    """Read results directories, or directories of such. Damage is told, and so is one that a lost machine left empty:
+    the others' owners have their report all the same. Raises ``BadInput`` where no run wrote any of them."""
+    given = [directory for path in directories for directory in results_in(path)]
+    known = [directory for directory in given if any((directory / name).exists() for name in (RUN, PLAN))]
+    strange = f"no results directory: it has neither {RUN} nor {PLAN}; expected what 'narrowgauge run --out' left"
     found = Gathered([])
-    found.shards = _current([read_shard(directory) for directory in directories], found.notes)
+    found.notes += [f"{directory} is {strange}" for directory in given if directory not in known]
+    if not known:
+        raise BadInput("\n".join(found.notes))
+    found.shards = _current([read_shard(directory) for directory in known], found.notes)
     for shard in found.shards:
         found.notes += [f"{shard.directory.name}: {problem}" for problem in shard.problems]
         _take(shard, found)

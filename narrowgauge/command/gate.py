@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,12 @@ from narrowgauge.ci.gate.night import Expect
 from narrowgauge.ci.lanes import OWN as OWN_LANES
 from narrowgauge.ci.lanes import Lane
 from narrowgauge.ci.lanes import load as load_lanes
-from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, RUN, read_shard
+from narrowgauge.ci.records import read_shard, results_in
 from narrowgauge.command.gate_words import as_json, markdown, texts
 from narrowgauge.command.shared import add_json, print_json
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
 from narrowgauge.plugin.screen import screen, show
-
-#: what makes a directory one of results
-RESULTS = (RUN, PLAN, JOURNAL, LEDGER)
 
 
 def register(subparsers: Any) -> None:
@@ -92,7 +89,9 @@ def judged(arguments: argparse.Namespace) -> Report:
         accept=arguments.accept,
     )
     past = histories.read(arguments.history) if arguments.history is not None else None
-    shards = [read_shard(directory) for given in arguments.directories for directory in _results(given)]
+    if files := [given for given in arguments.directories if given.is_file()]:
+        raise BadInput(f"{files[0]} is a file; expected a directory of results (unpack an archive first)")
+    shards = [read_shard(directory) for given in arguments.directories for directory in results_in(given)]
     return gate(shards, rules, past, _today(arguments.today))
 
 
@@ -102,17 +101,6 @@ def _expects(words: Sequence[str], lanes: dict[str, Lane]) -> tuple[Expect, ...]
     if twice:
         raise BadInput(f"--expect names {', '.join(sorted(twice))} twice; expected each place once")
     return tuple(found)
-
-
-def _results(given: Path) -> Iterator[Path]:
-    """The results directories that a path stands for: itself, or those in it. One that is not there is a lost one."""
-    if given.is_file():
-        raise BadInput(f"{given} is a file; expected a directory of results (unpack an archive first)")
-    inside = sorted(p for p in given.iterdir() if p.is_dir()) if given.is_dir() else []
-    if inside and not any((given / name).exists() for name in RESULTS):
-        yield from inside
-    else:
-        yield given
 
 
 def _today(given: str | None) -> datetime.date:

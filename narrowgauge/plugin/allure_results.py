@@ -90,9 +90,12 @@ def said(judged: Judged) -> str:
 
 
 def described(row: Row) -> str:
-    """What was claimed, on whose word, and how to judge it again, in Markdown."""
+    """What was claimed, on whose word, how to judge it again, and what to read about the mistake, in Markdown."""
     kernels = "" if row.own else " --kernels YOUR_FILE"
-    return (
-        f"claim `{row.claim}`, by {row.authority or 'the contract'}\n\n"
-        f"again: `narrowgauge test{kernels} -k '{row.kernel} and {row.case}' --device {row.device}`"
-    )
+    said = [
+        f"claim `{row.claim}`, by {row.authority or 'the contract'}",
+        f"again: `narrowgauge test{kernels} -k '{row.kernel} and {row.case}' --device {row.device}`",
+    ]
+    if row.faults:
+        said.append(f"about the mistake: `narrowgauge explain {row.faults[0].split(' + ')[0]}`")
+    return "\n\n".join(said)

@@ -265,6 +265,18 @@ def test_what_no_run_wrote_is_refused(tmp_path: Path) -> None:
         gather([tmp_path])
 
 
+def test_a_machine_that_left_nothing_takes_no_report_from_the_others(tmp_path: Path) -> None:
+    """ci/shard.sh packs an empty directory where the container was never made."""
+    one = cell("a")
+    (tmp_path / "night" / "gfx942-1").mkdir(parents=True)
+    night(tmp_path / "night" / "sm_90-1", (one,), {one.id: row(one)})
+    found = gather([tmp_path / "night"])
+    assert [shard.directory.name for shard in found.shards] == ["sm_90-1"]
+    assert [note.split(": ")[0] for note in found.notes if "gfx942-1" in note] == [
+        f"{tmp_path / 'night' / 'gfx942-1'} is no results directory"
+    ]
+
+
 def test_results_and_what_they_refer_to_are_written(tmp_path: Path) -> None:
     """A name with a path in it is nobody's attachment."""
     one = cell("a")

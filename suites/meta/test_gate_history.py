@@ -270,6 +270,27 @@ def test_a_narrowed_night_does_not_make_the_others_tests_go(tmp_path: Path) -> N
     assert reports[2].findings == ()
 
 
+@pytest.mark.parametrize(
+    ("options", "narrowing"),
+    [
+        (("--kernels", "mine.py"), ()),
+        (("--kernels=mine.py", "--waivers", "-k", "--checkpoint=a", "--recordings", "b"), ()),
+        (("--kernels", "mine.py", "-k", "not cast_1"), ("-k", "not cast_1")),
+        (("--kernel-timeout=5",), ("--kernel-timeout=5",)),
+    ],
+)
+def test_kernels_of_ones_own_do_not_narrow_a_night(
+    options: tuple[str, ...], narrowing: tuple[str, ...], tmp_path: Path
+) -> None:
+    """What is gone is gone, with them too."""
+    less = thinned(1)
+    for files in less.shards.values():
+        files.run = replace(files.run, options=options)
+        assert files.run.narrowed_by == narrowing
+    report = nights(tmp_path, night(day(0)), less)[1]
+    assert {f.kind for f in report.findings} == ({"narrowed"} if narrowing else {"gone"})
+
+
 def test_a_place_of_the_last_night_is_expected_where_nothing_is_named(tmp_path: Path) -> None:
     lost = night(day(1))
     del lost.shards["cpu/cpu 1"]
