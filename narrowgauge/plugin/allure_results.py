@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from narrowgauge.ci.allure.identity import Identity
+from narrowgauge.ci.allure.results import fault_of
 from narrowgauge.ci.ledger import Row
 from narrowgauge.plugin.allure_report import JUDGED, LISTENER
 from narrowgauge.plugin.cells import stable
 from narrowgauge.plugin.nightly import CELLS, cell_of
-from narrowgauge.reference.message import SCRIPT, SPELLED_OUT, code_in
+from narrowgauge.reference.message import SCRIPT, code_in
 from narrowgauge.suites.judging import Judged
 
 #: what is at stake in every cell, whatever its result: a wrong code raises nothing in an engine
@@ -70,7 +71,7 @@ def labels(row: Row, message: str) -> list[tuple[str, str]]:
     found = [("severity", severity(row)), ("result", row.result)]
     if code := code_in(message):
         found.append(("family", code))
-    return found + [("fault", name) for name in row.faults[:SPELLED_OUT]]
+    return found + fault_of(row)
 
 
 def severity(row: Row) -> str:

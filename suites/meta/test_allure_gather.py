@@ -16,6 +16,7 @@ from narrowgauge.ci import waivers
 from narrowgauge.ci.allure import config, metrics
 from narrowgauge.ci.allure.gather import RESULTS, gather, write
 from narrowgauge.ci.allure.identity import Identity, environment_of
+from narrowgauge.ci.allure.results import fault_of
 from narrowgauge.ci.ledger import Row
 from narrowgauge.ci.records import JOURNAL, PLAN, RUN, Cell, Check, Plan, RunRecord, write_json
 from narrowgauge.contracts.errors import BadInput
@@ -263,6 +264,13 @@ def test_a_run_without_a_plan_is_a_result(tmp_path: Path) -> None:
 def test_what_no_run_wrote_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is no results directory"):
         gather([tmp_path])
+
+
+def test_faults_that_cannot_be_told_apart_are_one_label() -> None:
+    """Measured of Allure 3.18: of two labels a category groups by the last, and "rounds_down" would be blamed."""
+    several = row(cell(), result="failed", faults=("cast.ties_away", "cast.rounds_down"))
+    assert fault_of(several) == [("fault", "cast.ties_away or cast.rounds_down")]
+    assert fault_of(row(cell())) == []
 
 
 def test_a_machine_that_left_nothing_takes_no_report_from_the_others(tmp_path: Path) -> None:
