@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import importlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -220,6 +221,13 @@ def site(night: Path, lost: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
         pass
+
+
+@needs_allure
+def test_the_first_pages_cards_lead_to_pages_without_a_server_too(site: Path) -> None:
+    cards = re.findall(r'"href":"([^"]*)"', (site / "index.html").read_text().partition("reportSummaries = ")[2])
+    assert sorted(cards) == ["awesome/index.html", "dashboard/index.html"]
+    assert all((site / card).exists() for card in cards)
 
 
 @pytest.fixture(scope="module")
