@@ -196,12 +196,6 @@ class Shard:
         return sorted(i for i in self.begun if i not in self.ends)
 
 
-def results_in(given: Path) -> list[Path]:
-    """The results directories that a path stands for: itself, or those in it. One that is not there is a lost one."""
-    inside = sorted(p for p in given.iterdir() if p.is_dir()) if given.is_dir() else []
-    return [given] if not inside or any((given / name).exists() for name in (RUN, PLAN, JOURNAL, LEDGER)) else inside
-
-
 def read_shard(directory: Path) -> Shard:
     """A results directory, read as far as it is whole. Damage is a problem of the shard, never an exception."""
     shard = Shard(directory)

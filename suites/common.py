@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
@@ -19,6 +19,7 @@ from narrowgauge.contracts.operations import Cast, Convert, Matmul, OfCache, Wid
 from narrowgauge.golden.called import CALLED
 from narrowgauge.golden.manifest import stored_case
 from narrowgauge.plugin.cells import Judge, bench_of, conclude, parametrize
+from narrowgauge.plugin.options import EXAMPLES, profile
 from narrowgauge.reference.given import with_given
 from narrowgauge.reference.inputs import DEPTHS, Depth, case_named
 from narrowgauge.suites.judging import Judged
@@ -80,6 +81,7 @@ def judge_drawn(planned: Planned, request: pytest.FixtureRequest, inputs: st.Sea
     bench = bench_of(request.config)
     judged: list[Judged] = []
 
+    @settings(max_examples=EXAMPLES[profile()][planned.device.how])
     @given(inputs)
     def hold(x: Coded) -> None:
         # A kernel that ends its process is not asked again, for 25 inputs and then for a smaller one.

@@ -27,7 +27,7 @@ from narrowgauge.ci.allure.results import (
     worse,
 )
 from narrowgauge.ci.ledger import Row
-from narrowgauge.ci.records import PLAN, RUN, Cell, Shard, read_shard, results_in
+from narrowgauge.ci.records import PLAN, RUN, Cell, RunRecord, Shard, read_shard
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
 
@@ -62,16 +62,12 @@ class Gathered:
 
 
 def gather(directories: Sequence[Path]) -> Gathered:
-    """Read results directories, or directories of such. Damage is told, and so is one that a lost machine left empty:
-    the others' owners have their report all the same. Raises ``BadInput`` where no run wrote any of them."""
-    given = [directory for path in directories for directory in results_in(path)]
-    known = [directory for directory in given if any((directory / name).exists() for name in (RUN, PLAN))]
-    strange = f"no results directory: it has neither {RUN} nor {PLAN}; expected what 'narrowgauge run --out' left"
+    """Read results directories. Damage is told, and raises nothing; ``BadInput`` where no run wrote any of them."""
+    if not any((directory / name).exists() for directory in directories for name in (RUN, PLAN)):
+        named = ", ".join(map(str, directories))
+        raise BadInput(f"no results in {named}: neither {RUN} nor {PLAN}; expected what 'narrowgauge run --out' left")
     found = Gathered([])
-    found.notes += [f"{directory} is {strange}" for directory in given if directory not in known]
-    if not known:
-        raise BadInput("\n".join(found.notes))
-    found.shards = _current([read_shard(directory) for directory in known], found.notes)
+    found.shards = _current([read_shard(directory) for directory in directories], found.notes)
     for shard in found.shards:
         found.notes += [f"{shard.directory.name}: {problem}" for problem in shard.problems]
         _take(shard, found)
@@ -117,6 +113,13 @@ def _take(shard: Shard, found: Gathered) -> None:
         found.files.update({name: folder / name for name in attachments(result) if name == Path(name).name})
 
 
+def _ending(run: RunRecord | None) -> str:
+    """Why a run did not do what it had to, as far as it could say."""
+    if run is None:
+        return ""
+    return run.reason or ("its run never came to an end" if run.state == "started" else "")
+
+
 def _tell_of_the_run(shard: Shard, found: Gathered) -> None:
     """A result of the run itself, where it judged nothing that a plan could say."""
     run = shard.run
@@ -125,8 +128,7 @@ def _tell_of_the_run(shard: Shard, found: Gathered) -> None:
         wrong = [f"{check.name}: {check.found}; expected {check.expected}" for check in run.preflight if not check.ok]
         found.results[f"run of {name}"] = of_a_run(name, "INFRA", [run.reason, *wrong], run)
     elif shard.plan is None:
-        said = [] if run is None else [f"it {run.state}", run.reason]
-        found.results[f"run of {name}"] = of_a_run(name, "NO-PLAN", [*shard.problems, *filter(None, said)], run)
+        found.results[f"run of {name}"] = of_a_run(name, "NO-PLAN", [*shard.problems, _ending(run)], run)
 
 
 def _fill(found: Gathered) -> None:
@@ -149,7 +151,7 @@ def _fill(found: Gathered) -> None:
                 found.results[cell.id] = stub(cell, "NOT-BEGUN", f"shard {name} left nothing with a plan", shard.run)
             else:
                 code = "LOST" if owner.begun[cell.id] else "NOT-BEGUN"
-                found.results[cell.id] = stub(cell, code, run.reason if run is not None else "", run)
+                found.results[cell.id] = stub(cell, code, _ending(run), run)
 
 
 def write(found: Gathered, folder: Path) -> None:

@@ -79,7 +79,7 @@ class Side:
 def read_sides(paths: Sequence[Path]) -> list[Side]:
     """Every side, in the order in which it was named. Raises ``BadInput`` for what is neither directory nor ledger."""
     sides: list[Side] = []
-    for path in (directory for given in paths for directory in records.results_in(given)):
+    for path in paths:
         side = _of_directory(path) if path.is_dir() else _of_ledger(path)
         same = next((s for s in reversed(sides) if _is_one_run(s, side)), None)
         if same is None:

@@ -15,9 +15,9 @@ from narrowgauge.ci.gate.night import Expect
 from narrowgauge.ci.lanes import OWN as OWN_LANES
 from narrowgauge.ci.lanes import Lane
 from narrowgauge.ci.lanes import load as load_lanes
-from narrowgauge.ci.records import read_shard, results_in
+from narrowgauge.ci.records import read_shard
 from narrowgauge.command.gate_words import as_json, markdown, texts
-from narrowgauge.command.shared import add_json, print_json
+from narrowgauge.command.shared import add_json, print_json, results_in
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.files import write_whole
 from narrowgauge.plugin.screen import screen, show
@@ -89,8 +89,6 @@ def judged(arguments: argparse.Namespace) -> Report:
         accept=arguments.accept,
     )
     past = histories.read(arguments.history) if arguments.history is not None else None
-    if files := [given for given in arguments.directories if given.is_file()]:
-        raise BadInput(f"{files[0]} is a file; expected a directory of results (unpack an archive first)")
     shards = [read_shard(directory) for given in arguments.directories for directory in results_in(given)]
     return gate(shards, rules, past, _today(arguments.today))
 

@@ -16,7 +16,7 @@ from narrowgauge.ci.allure import config, metrics, node
 from narrowgauge.ci.allure.gather import Gathered, gather, write
 from narrowgauge.ci.allure.identity import ENVIRONMENT
 from narrowgauge.ci.allure.results import RESULT, label_of, milliseconds
-from narrowgauge.command.shared import add_json, print_json
+from narrowgauge.command.shared import add_json, print_json, results_in
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.failures import FAILURES
 from narrowgauge.contracts.files import write_whole
@@ -28,8 +28,9 @@ RESULTS, REPORT = "results", "report"
 #: the only things that an earlier report left, and that this one removes
 OWN = (RESULTS, REPORT)
 NAME = "narrowgauge"
+#: a failure that is known, which Allure's words do not tell from others
 WAIVED: Result = "waived"
-#: Allure's words, in the order of the table, and ours for a failure that is known
+#: in the order of the table
 STATUSES = ("failed", "broken", WAIVED, "skipped", "passed")
 #: notes on the screen; --json has all
 SHOWN = 10
@@ -43,7 +44,9 @@ def register(subparsers: Any) -> None:
         "and has Allure 3 make a report in SITE/report; SITE/results has what it was made of. It judges nothing: "
         "'narrowgauge gate' does. docs/report.md says how a report is read.",
     )
-    parser.add_argument("directories", nargs="*", type=Path, metavar="DIR", help="results of a shard")
+    parser.add_argument(
+        "directories", nargs="*", type=Path, metavar="DIR", help="results of a shard, or a folder of such"
+    )
     parser.add_argument("--out", type=Path, metavar="SITE", help="a folder for the report")
     parser.add_argument("--history", type=Path, metavar="FILE", help="earlier nights, read and added to (.jsonl)")
     parser.add_argument("--single-file", action="store_true", help="pages that open without a server")
@@ -70,7 +73,7 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.history is not None and arguments.history.suffix != ".jsonl":
         raise BadInput(f"--history {arguments.history}; expected a file that ends in .jsonl")
     known = waivers.load([waivers.OWN, *arguments.waivers])
-    found = gather(arguments.directories)
+    found = gather([directory for given in arguments.directories for directory in results_in(given)])
     site = _prepared(arguments.out)
     _write(arguments, found, known, site)
     if arguments.json:

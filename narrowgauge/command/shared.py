@@ -1,15 +1,20 @@
-"""What several subcommands share: printing as JSON, and what recipes are given beside x."""
+"""What several subcommands share: printing as JSON, what recipes are given beside x, and directories of results."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from narrowgauge.ci.records import JOURNAL, LEDGER, PLAN, RUN
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.recipe import INPUTS
+
+#: what makes a directory one of results
+RESULTS = (RUN, PLAN, JOURNAL, LEDGER)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -41,3 +46,14 @@ def given_numbers(words: Sequence[str]) -> dict[str, float]:
         except ValueError:
             raise BadInput(f"--given {word}: expected {name}=NUMBER") from None
     return found
+
+
+def results_in(given: Path) -> Iterator[Path]:
+    """The results directories that a path stands for: itself, or those in it. One that is not there is a lost one."""
+    if given.is_file():
+        raise BadInput(f"{given} is a file; expected a directory of results (unpack an archive first)")
+    inside = sorted(p for p in given.iterdir() if p.is_dir()) if given.is_dir() else []
+    if inside and not any((given / name).exists() for name in RESULTS):
+        yield from inside
+    else:
+        yield given

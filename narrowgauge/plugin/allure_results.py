@@ -17,7 +17,9 @@ from narrowgauge.ci.ledger import Row
 from narrowgauge.plugin.allure_report import JUDGED, LISTENER
 from narrowgauge.plugin.cells import stable
 from narrowgauge.plugin.nightly import CELLS, cell_of
-from narrowgauge.reference.message import SCRIPT, code_in
+from narrowgauge.reference.faults.registry import fault_named
+from narrowgauge.reference.faults.reports import link_of
+from narrowgauge.reference.message import SCRIPT, SPELLED_OUT, code_in
 from narrowgauge.suites.judging import Judged
 
 #: what is at stake in every cell, whatever its result: a wrong code raises nothing in an engine
@@ -59,8 +61,7 @@ def describe(result: Any, item: pytest.Item) -> None:
     for name in ("device", "how"):
         result.parameters.append(Parameter(name, getattr(row, name), excluded=True))
     result.labels += [Label(name, value) for name, value in labels(row, judged.message)]
-    if row.waiver.startswith("https://"):
-        result.links.append(Link("issue", row.waiver, row.reason))
+    result.links += [Link(kind, address, name) for kind, address, name in links(row)]
     if result.statusDetails is not None:
         result.statusDetails.message, result.statusDetails.trace = said(judged), None
     result.description = described(row)
@@ -72,6 +73,14 @@ def labels(row: Row, message: str) -> list[tuple[str, str]]:
     if code := code_in(message):
         found.append(("family", code))
     return found + fault_of(row)
+
+
+def links(row: Row) -> list[tuple[str, str, str]]:
+    """Kind, address and name: of the waiver's issue, and of public reports of the faults that explain it."""
+    found = [("issue", row.waiver, row.reason)] if row.waiver.startswith("https://") else []
+    names = dict.fromkeys(single for name in row.faults[:SPELLED_OUT] for single in name.split(" + "))
+    reports = dict.fromkeys(report for name in names for report in fault_named(name).reports)
+    return found + [("link", link_of(report), report) for report in reports if link_of(report)]
 
 
 def severity(row: Row) -> str:

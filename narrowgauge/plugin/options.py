@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from narrowgauge.contracts.outcome import How
 from narrowgauge.golden.manifest import VECTORS
 from narrowgauge.plugin.places import OUT
 from narrowgauge.reference.inputs import DEPTHS
@@ -58,17 +59,34 @@ def add(parser: pytest.Parser) -> None:
     )  # fmt: skip
 
 
-def load_hypothesis_profile() -> None:
-    """Choose how hypothesis searches, by HYPOTHESIS_PROFILE: same (the default) or nightly.
+#: how many inputs hypothesis draws for a property: by profile, and by how a kernel is run. A launch takes a millisecond
+#: on a GPU and a hundred in an emulator, and a night is as long as its slowest tests
+EXAMPLES: dict[str, dict[How, int]] = {
+    "same": {"executed": 25, "interpreted": 25, "emulated": 25},
+    "nightly": {"executed": 200, "interpreted": 50, "emulated": 50},
+}
 
-    A kernel gets the same verdict from every run, unless somebody asks for new examples: a nightly run would else look
-    at the same ones for ever. Deadlines are off: a first call compiles.
+
+def profile() -> str:
+    """How hypothesis searches, by HYPOTHESIS_PROFILE: "same" (the default) or "nightly"."""
+    name = os.environ.get("HYPOTHESIS_PROFILE", "same")
+    if name not in EXAMPLES:
+        raise pytest.UsageError(f"HYPOTHESIS_PROFILE={name}: expected one of {', '.join(EXAMPLES)}")
+    return name
+
+
+def load_hypothesis_profile() -> None:
+    """A kernel gets the same verdict from every run, unless somebody asks for new examples: a nightly run would else
+    look at the same ones for ever. Deadlines are off: a first call compiles.
     """
     from hypothesis import settings
 
-    settings.register_profile("same", max_examples=25, deadline=None, derandomize=True, print_blob=True)
-    settings.register_profile("nightly", max_examples=1000, deadline=None, derandomize=False, print_blob=True)
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+    for name, examples in EXAMPLES.items():
+        same = name == "same"
+        settings.register_profile(
+            name, max_examples=examples["executed"], deadline=None, derandomize=same, print_blob=True
+        )
+    settings.load_profile(profile())
 
 
 def kernels_text(config: pytest.Config) -> str:

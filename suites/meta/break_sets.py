@@ -166,6 +166,13 @@ def stubbed(out: Path, files: Files | None = None, lane: Lane = LANE, shard: int
     return _past_preflight(Stubbed(lane, "cpu", shard, shards, out, "smoke", 1, files=files or Files()))
 
 
+def ran(out: Path, files: Files | None = None, **values: Any) -> int:
+    """The exit code of a run whose pytest leaves these files."""
+    run = stubbed(out, files, **values)
+    run.judge(quiet=True)
+    return run.exit_code
+
+
 # --- the gate --------------------------------------------------------------------------------------------------------
 
 

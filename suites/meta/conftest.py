@@ -15,6 +15,7 @@ from narrowgauge.devices.device import Device
 from narrowgauge.golden import manifest
 from narrowgauge.golden.families import Family
 from narrowgauge.golden.manifest import VECTORS
+from narrowgauge.suites import supervising
 from narrowgauge.suites.meta.golden_changes import FEW
 from narrowgauge.suites.meta.kv_stats_sets import kv_file_at
 from narrowgauge.suites.offline import write_inputs
@@ -87,3 +88,10 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The surroundings of whoever runs the tests do not change what is printed."""
     for name in ("FORCE_COLOR", "COLUMNS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def quick_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of a lane look often whether they are over, and ask no git for the commit."""
+    monkeypatch.setattr(supervising, "LOOK", 0.02)
+    monkeypatch.setenv("NARROWGAUGE_COMMIT", "c" * 40)

@@ -102,7 +102,7 @@ def test_the_last_night_stands_for_a_target_and_nights_are_told_apart(tmp_path: 
 def test_two_runs_of_one_day_are_told_apart_by_their_times(tmp_path: Path) -> None:
     for number, started in enumerate(("2026-11-30T02:00:00+00:00", "2026-11-30T14:05:00+00:00", "2026-11-29T02:00:00")):
         results(tmp_path / str(number), [row("sm_90")], started=started)
-    found = compare(read_sides([tmp_path]), leaves_only_nan)
+    found = compare(read_sides(sorted(tmp_path.iterdir())), leaves_only_nan)
     days = ["2026-11-30 02:00", "2026-11-30 14:05", "2026-11-29"]
     assert sorted(side.name for side in found.sides) == sorted(f"cuda/sm_90 {day}" for day in days)
 

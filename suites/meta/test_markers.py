@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from narrowgauge.contracts.kernels import Kernel, Plugged
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.devices import discovery
+from narrowgauge.plugin.cells import Bench, parametrize
 from narrowgauge.suites.planning import Planned
 
 pytestmark = pytest.mark.meta
@@ -33,3 +37,24 @@ def test_a_cell_is_marked_by_operation_and_formats(text: str) -> None:
     kernel = Kernel("one", claim.contract, *of, "somebody", "torch", "soft", "", "", canary=False)
     cell = Planned(Plugged(kernel, "own.py", {}), claim, "permuted", discovery.host())
     assert set(cell.markers) == MARKED[text] | {"silent_failure"}
+
+
+@pytest.mark.parametrize(("expression", "plans"), [("meta", 0), ("", 1), ("meta or cast", 1), ("not meta", 1)])
+def test_the_tests_of_the_suite_itself_do_without_a_plan(expression: str, plans: int) -> None:
+    """No cell has the marker, and to plan them takes seconds; any other expression may select some."""
+    asked: list[object] = []
+    made: list[tuple[Any, ...]] = []
+    stash = {Bench.KEY: SimpleNamespace(run=None, whole=set())}
+    config = SimpleNamespace(option=SimpleNamespace(markexpr=expression), stash=stash)
+    metafunc: Any = SimpleNamespace(
+        fixturenames=["planned"], config=config, function=test_a_cell_is_marked_by_operation_and_formats,
+        parametrize=lambda *given: made.append(given),
+    )  # fmt: skip
+
+    def cells(run: object) -> list[Planned]:
+        asked.append(run)
+        return []
+
+    parametrize(metafunc, cells)
+    assert len(asked) == plans
+    assert made == [("planned", [])]

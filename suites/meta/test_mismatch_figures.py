@@ -207,7 +207,7 @@ def test_a_page_escapes_what_it_is_given() -> None:
 
 
 @needs_matplotlib
-@pytest.mark.parametrize("shape", [(6,), (2, 600), (1, 1), (2, 3, 4), (700, 1)])
+@pytest.mark.parametrize("shape", [(6,), (2, 3, 4), (700, 1)])
 def test_a_picture_is_wide_and_small(shape: tuple[int, ...]) -> None:
     """Every shape of output gives a PNG of 1,200 columns; of a cast, and of a matrix."""
     from PIL import Image

@@ -297,6 +297,9 @@ def test_the_image_is_the_vendors_and_nothing_is_fetched_besides() -> None:
 # --- a whole night, as the engines run it ----------------------------------------------------------------------------
 
 LABELS = {"SM_90_RUNNER": "gpu-h100"}
+#: machines that the engine lends
+LENT = lanes.load()["cpu"].shards
+CPU = [("cpu/cpu", k, LENT) for k in range(1, LENT + 1)]
 RUN, GATE = "Run", "Gate"
 
 
@@ -322,16 +325,17 @@ def github_gate(sandbox: Sandbox, labels: Mapping[str, str], **given: str) -> tu
 
 
 def test_the_workflow_makes_a_night_of_the_cpu_lane_and_judges_it(sandbox: Sandbox) -> None:
-    left(sandbox, ("cpu/cpu", 1, 1))
+    left(sandbox, *CPU)
     github_night(sandbox)
-    assert sandbox.log("night") == ["--lane cpu cpu 1/1"]
+    assert sandbox.log("night") == [f"--lane cpu cpu {k}/{LENT}" for _, k, _ in CPU]
     code, said = github_gate(sandbox, {})
     assert code == 0, said
     assert (sandbox.folder / "step.md").read_text() == (sandbox.folder / "summary.md").read_text() != ""
     assert (sandbox.folder / "history" / "nights.json.gz").exists()
     assert packed(sandbox.folder / "report.tgz") == ["report/index.html"]
     assert sandbox.log("report") == [
-        "report night/cpu-1/ --install --out site --single-file --history history/allure.jsonl"
+        f"report {' '.join(f'night/cpu-{k}/' for _, k, _ in CPU)} --install --out site --single-file "
+        "--history history/allure.jsonl"
     ]
 
 
@@ -353,7 +357,7 @@ def test_no_results_at_all_are_red_and_no_report_is_made(sandbox: Sandbox) -> No
 
 
 def test_a_cut_file_is_red_and_the_others_are_judged(sandbox: Sandbox) -> None:
-    left(sandbox, ("cpu/cpu", 1, 1), ("cuda/sm_90", 1, 1))
+    left(sandbox, *CPU, ("cuda/sm_90", 1, 1))
     github_night(sandbox)
     sandbox.run("bash ci/shard.sh bash -c 'cp -R laid/sm_90-1 $OUT'", {"ARCH": "sm_90"})
     whole = (sandbox.folder / "results-sm_90-1.tgz").read_bytes()
@@ -365,7 +369,7 @@ def test_a_cut_file_is_red_and_the_others_are_judged(sandbox: Sandbox) -> None:
 
 
 def test_the_gates_exit_code_counts_and_then_the_reports(sandbox: Sandbox) -> None:
-    left(sandbox, ("cpu/cpu", 1, 1))
+    left(sandbox, *CPU)
     github_night(sandbox)
     assert github_gate(sandbox, {}, GATE_EXIT="0", REPORT_EXIT="9")[0] == 9
     shutil.rmtree(sandbox.folder / "site")
@@ -374,10 +378,12 @@ def test_the_gates_exit_code_counts_and_then_the_reports(sandbox: Sandbox) -> No
 
 def test_of_three_shards_one_is_lost_and_the_gate_says_which(sandbox: Sandbox) -> None:
     """By Buildkite's files: what its agent would set, three machines, of which the second left nothing."""
-    left(sandbox, ("cpu/cpu", 1, 1), *(("cuda/sm_90", k, 3) for k in (1, 2, 3)))
+    left(sandbox, *CPU, *(("cuda/sm_90", k, 3) for k in (1, 2, 3)))
     pipeline = parsed(BUILDKITE)
     for step in steps(pipeline, {}):
-        assert sandbox.run(interpolated(step["command"], {}), step["env"])[0] == 0
+        for job in range(step.get("parallelism", 1)):
+            given = {"BUILDKITE_PARALLEL_JOB": str(job), "BUILDKITE_PARALLEL_JOB_COUNT": str(LENT)}
+            assert sandbox.run(interpolated(step["command"], {}), {**step["env"], **given})[0] == 0
     for k in (1, 3):
         given = {"ARCH": "sm_90", "BUILDKITE_PARALLEL_JOB": str(k - 1), "BUILDKITE_PARALLEL_JOB_COUNT": "3"}
         assert sandbox.run(f"bash ci/shard.sh bash -c 'cp -R laid/sm_90-{k} $OUT'", given)[0] == 0

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
-import importlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,14 +18,13 @@ from narrowgauge.ci.records import Shard, read_shard
 from narrowgauge.contracts.verdict import Exit
 from narrowgauge.suites.meta import report_night
 from narrowgauge.suites.meta.marks import needs_matplotlib, needs_torch, needs_triton
-from narrowgauge.suites.meta.report_marks import CHROMIUM, needs_allure, needs_allure_pytest, needs_browser
+from narrowgauge.suites.meta.report_browser import by_id, chromium, opened
+from narrowgauge.suites.meta.report_marks import needs_allure, needs_allure_pytest, needs_browser
 from narrowgauge.suites.offline import judge_files
 
 pytestmark = [pytest.mark.meta, needs_torch, needs_triton, needs_allure_pytest]
 
 WRONG = "half_away, float32 to float8_e4m3fn: edges"
-#: milliseconds within which a page shows what it has
-PATIENCE = 15_000
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +104,8 @@ def test_labels_say_whose_it_is_and_what_is_wrong(results: list[dict[str, Any]])
     first = wrong["statusDetails"]["message"].splitlines()[0]
     assert first == "[TIES] half_away (float32 to float8_e4m3fn) on host, case edges: cast.ties_away"
     assert "see it without narrowgauge" not in wrong["statusDetails"]["message"]
+    links = {link["name"]: link["url"] for link in wrong["links"]}
+    assert links["triton#8322"] == "https://github.com/triton-lang/triton/issues/8322"
     (known,) = of_kernel(results, "torch_eager")
     assert (labels(known)["result"], labels(known)["severity"]) == (["waived"], ["minor"])
     assert known["statusDetails"]["message"].splitlines()[-1].startswith("waived: ")
@@ -184,7 +181,7 @@ def test_another_allure_is_refused(
     [
         (["{n}"], "expected results directories and --out SITE"),
         (["{n}", "--out", "{n}"], "which no report left"),
-        (["{t}", "--out", "{t}/s"], "is no results directory"),
+        (["{t}", "--out", "{t}/s"], "no results in"),
         (["{n}", "--out", "{t}/s", "--history", "h.json"], "expected a file that ends in .jsonl"),
     ],
 )
@@ -218,48 +215,16 @@ def site(night: Path, lost: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder / "1" / "report"
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *arguments: Any) -> None:
-        pass
-
-
-@needs_allure
-def test_the_first_pages_cards_lead_to_pages_without_a_server_too(site: Path) -> None:
-    cards = re.findall(r'"href":"([^"]*)"', (site / "index.html").read_text().partition("reportSummaries = ")[2])
-    assert sorted(cards) == ["awesome/index.html", "dashboard/index.html"]
-    assert all((site / card).exists() for card in cards)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-    flags += ["--disable-background-networking", "--disable-component-update"]
-    with importlib.import_module("playwright.sync_api").sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield opened
-        opened.close()
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture
 def page(site: Path, browser: Any) -> Iterator[Any]:
-    """The report's first page, served from this machine; whatever it asks for elsewhere is an error."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    here = f"http://127.0.0.1:{server.server_address[1]}"
-    opened = browser.new_page(viewport={"width": 1500, "height": 1000})
-    opened.set_default_timeout(PATIENCE)
-    elsewhere: list[str] = []
-    opened.on("request", lambda r: None if r.url.startswith((here, "data:", "blob:")) else elsewhere.append(r.url))
-    opened.goto(f"{here}/awesome/index.html")
-    yield opened
-    opened.close()
-    server.shutdown()
-    server.server_close()
-    assert elsewhere == []
-
-
-def by_id(page: Any, name: str) -> Any:
-    return page.locator(f"[data-testid={name}]")
+    with opened(browser, site) as found:
+        yield found
 
 
 @needs_allure
@@ -310,6 +275,20 @@ def test_the_environment_is_switched(page: Any) -> None:
     page.get_by_text(WRONG).first.wait_for(state="detached")
     assert "emulated-sm_90" in by_id(page, "environment-picker-button").inner_text()
     assert leaves.all_inner_texts() == ["triton_ties_away, float32 to float8_e4m3fn: edges"]
+    said = by_id(page, "metadata-list").inner_text().split("\n")
+    assert {"golden manifest", "0123456789abcdef", "torch", "2.13.0", "cpu/cpu 1/1"} <= {word.strip() for word in said}
+
+
+@needs_allure
+@needs_browser
+def test_figures_are_followed_from_night_to_night(page: Any, shard: Shard) -> None:
+    page.get_by_text("Report", exact=True).first.click()
+    page.get_by_text("Metrics", exact=True).first.click()
+    page.get_by_text("codes that differ").first.wait_for()
+    count = sum(row.differences.get("value", 0) for row in shard.rows.values() if row.kernel == "half_away")
+    line = page.get_by_text("half_away on cpu-host").first.locator("xpath=ancestor::tr")
+    assert f"{count} codes" in line.inner_text()
+    assert "0 codes" in line.inner_text()  # what has changed since the night before
 
 
 @needs_allure
@@ -333,3 +312,10 @@ def test_a_lost_cell_is_there_and_broken(page: Any) -> None:
     assert said.startswith("[LOST] ml_dtypes_astype, bfloat16 to float8_e4m3fn: edges, on host: began and never ended")
     by_id(page, "test-result-tab-history").click()
     assert by_id(page, "test-result-tab-history").inner_text().split()[-1] == "1"  # it is the same test as last night's
+
+
+@needs_allure
+def test_the_first_pages_cards_lead_to_pages_without_a_server_too(site: Path) -> None:
+    cards = re.findall(r'"href":"([^"]*)"', (site / "index.html").read_text().partition("reportSummaries = ")[2])
+    assert sorted(cards) == ["awesome/index.html", "dashboard/index.html"]
+    assert all((site / card).exists() for card in cards)

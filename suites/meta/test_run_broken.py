@@ -9,12 +9,25 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from narrowgauge.ci.records import PLAN, read_shard
+from narrowgauge.plugin import nightly
 from narrowgauge.suites.lane_run import LEFT
-from narrowgauge.suites.meta.break_sets import MORE, PLUGIN, holds, kernels, lane_run, lanes_file, without_torch
+from narrowgauge.suites.meta.break_sets import (
+    MORE,
+    PLUGIN,
+    Files,
+    holds,
+    kernels,
+    lane_run,
+    lanes_file,
+    stubbed,
+    without_torch,
+)
 from narrowgauge.suites.meta.breaking import BREAK, OUT
 from narrowgauge.suites.meta.marks import needs_torch
 
@@ -26,6 +39,7 @@ CELL = "narrowgauge/suites/casts/test_casts.py::test_cell[float32-float8_e4m3fn-
 PROGRAM = """
 import sys
 from pathlib import Path
+from narrowgauge.plugin import nightly
 from narrowgauge.suites.lane_run import LEFT
 from narrowgauge.suites.meta.break_sets import lane_run
 ran = lane_run(Path(sys.argv[1]), *sys.argv[2:])
@@ -99,6 +113,18 @@ def test_what_cannot_be_run(
     assert words in (tmp_path / "out" / "pytest.log").read_text()
 
 
+@pytest.mark.parametrize("failed", [0, 1])
+def test_of_what_was_not_collected_whole_there_is_no_plan(tmp_path: Path, failed: int) -> None:
+    option = {"lane": "cpu/cpu", "shard": "1/1", "depth": "smoke", "out": tmp_path}
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(**{f"narrowgauge_{name}": value for name, value in option.items()}),
+        hook=SimpleNamespace(pytest_deselected=lambda items: None),
+    )
+    session: Any = SimpleNamespace(testsfailed=failed)
+    nightly.pytest_collection_modifyitems(session, config, [])
+    assert (tmp_path / PLAN).exists() == (not failed)
+
+
 # --- run itself is ended ---------------------------------------------------------------------------------------------
 
 
@@ -130,11 +156,26 @@ def ended(command: list[str], folder: Path, number: signal.Signals) -> int:
     assert int((folder / "child").read_text()) in there
     process.send_signal(number)
     code = process.wait(timeout=60)
+    assert gone(there)
+    return code
+
+
+def gone(pids: set[int]) -> bool:
+    """Whether all of them end, sooner or later."""
     for _ in range(200):
-        if not (left := [pid for pid in there if family(pid)]):
-            return code
+        if not any(family(pid) for pid in pids):
+            return True
         time.sleep(0.05)
-    raise AssertionError(f"{left} of {there} are still there")
+    return False
+
+
+@pytest.mark.skipif(not LINUX, reason="no /proc: who is left cannot be seen")
+def test_what_is_left_behind_is_ended(tmp_path: Path) -> None:
+    """A process that pytest started, and that does not mind being asked."""
+    run = stubbed(tmp_path / "out", Files(after=f"(trap '' INT; sleep 600) & echo $! > '{tmp_path}/child'"))
+    run.judge(quiet=True)
+    holds("nothing", run.exit_code, tmp_path / "out")
+    assert gone({int((tmp_path / "child").read_text())})
 
 
 @pytest.mark.skipif(not LINUX, reason="no /proc: who is left cannot be seen")

@@ -40,7 +40,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[LaneRun]:
 def test_a_lane_alone_is_enough(started: list[LaneRun]) -> None:
     assert command.main(["run", "--lane=cpu"]) == 0
     (ran,) = started
-    assert (ran.target, ran.shard, ran.shards, ran.depth, ran.workers) == ("cpu", 1, 1, "smoke", 2)
+    assert (ran.target, ran.shard, ran.shards, ran.depth, ran.workers) == ("cpu", 1, 1, "standard", 2)
     assert (ran.out, ran.options) == (Path(".narrowgauge/cpu"), ())
 
 

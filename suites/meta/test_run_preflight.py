@@ -83,6 +83,7 @@ def test_equal_gpus_of_the_lane_are_fit(machine: Machine, tmp_path: Path) -> Non
     assert record.versions == {"python": "3.12", "torch": "2.13.0", "driver": "570.1"}
     words = run._command()
     assert [w for w in words if w.startswith("--device")] == ["--device=cuda:0", "--device=cuda:1"]
+    assert {"faulthandler_timeout=600", "faulthandler_exit_on_timeout=true", "-n=2"} <= set(words)
     assert any(w.startswith("--ignore=") and w.endswith("units") for w in words), "recordings are the cpu lane's"
     assert not any(w.startswith("--ignore=") for w in run_of(LANE, "cpu", tmp_path / "out")._command())
 
@@ -150,6 +151,7 @@ def test_the_command_judges_nothing_on_such_a_machine(
         ("return (x + 1).astype('float32')", "differing: 256 of 256"),
         ("import os; os._exit(7)", "[CRASHED]"),
         ("raise RuntimeError('no driver')", "no driver"),
+        ("return x\nraise RuntimeError('no library')", "no library"),
     ],
 )
 def test_a_smoke_kernel_that_is_wrong(tmp_path: Path, smoke: Callable[[str], None], body: str, words: str) -> None:
