@@ -340,7 +340,7 @@ def test_the_workflow_makes_a_night_of_the_cpu_lane_and_judges_it(sandbox: Sandb
 
 
 def test_waivers_of_ones_own_go_to_the_gate_and_to_the_report(sandbox: Sandbox) -> None:
-    left(sandbox, ("cpu/cpu", 1, 1))
+    left(sandbox, *CPU)
     github_night(sandbox)
     code, said = sandbox.run("bash ci/gate.sh --waivers mine.toml", {"EXPECT": "cpu/cpu"})
     assert code == 4, said
