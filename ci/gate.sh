@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # The end of a night: unpack what the shards left, judge it, and make the report.
 #
-#   EXPECT="cpu/cpu cuda/sm_90" bash ci/gate.sh          reads results-*.tgz, leaves summary.md and report.tgz
+#   EXPECT="cpu/cpu cuda/sm_90" bash ci/gate.sh [--waivers FILE]...
+#
+# reads results-*.tgz, leaves summary.md and report.tgz. Files of waivers are those that the runs were given.
 #
 # EXPECT       places that must have results: LANE/ARCHITECTURE, with blanks between
 # HISTORY      folder of what is known of earlier nights (default: history)
@@ -28,7 +30,7 @@ for file in results-*.tgz; do
 done
 code=0
 "${narrowgauge[@]}" gate night "${expect[@]}" \
-  --history "$HISTORY/nights.json.gz" --summary summary.md || code=$?
+  --history "$HISTORY/nights.json.gz" --summary summary.md "$@" || code=$?
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f summary.md ]; then
   cat summary.md >>"$GITHUB_STEP_SUMMARY"
 fi
@@ -43,7 +45,7 @@ shards=(night/*/)
 if [ "${#shards[@]}" -gt 0 ]; then
   # One page that opens from a disk: whoever downloads the artifact has no server for it.
   "${narrowgauge[@]}" report "${shards[@]}" --install --out site --single-file \
-    --history "$HISTORY/allure.jsonl" || made=$?
+    --history "$HISTORY/allure.jsonl" "$@" || made=$?
 fi
 if [ -d site/report ]; then
   tar -czf report.tgz -C site report

@@ -47,8 +47,8 @@ def sglang_even(x, amax, bound):
     they are: those that a maximum would give it may carry into the sign."""
     normal = tl.where(amax < 1.1754943508222875e-38, 1.1754943508222875e-38, amax)
     power = tl.minimum(even_power(normal) * 0.25, 1.7014118346046923e38)
-    code, _ = stored_power_down(power)
-    return code, over(x, power)
+    code, stored = stored_power_down(power)  # of the smallest amax another one: no code stands for 2^-128
+    return code, over(x, stored)
 
 
 @triton.jit

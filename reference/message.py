@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from narrowgauge.contracts.verdict import Explanation, OpenAnswers, Verdict
@@ -10,6 +11,8 @@ from narrowgauge.reference.faults.registry import fault_named
 
 #: how many faults of an indistinguishable set are spelled out
 SPELLED_OUT = 4
+#: characters of a line of the table that a report's page shows without a break
+WIDEST = 110
 #: what stands before the script
 SCRIPT = "see it without narrowgauge:"
 
@@ -138,6 +141,15 @@ def _table(verdict: Verdict) -> str:
     rows += [
         (f"{m.output}[{', '.join(map(str, m.index))}]", m.kind, m.input, m.got, m.want) for m in verdict.mismatches
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = _columns(rows)
+    if max(map(len, lines)) > WIDEST:  # inputs of a product: each on a line of its own, below what came of it
+        head, *others = _columns([(output, kind, got, want) for output, kind, _, got, want in rows])
+        below = [f"    {row[2]}" for row in rows[1:]]
+        lines = [head, *(line for pair in zip(others, below, strict=True) for line in pair)]
+    return "\n".join(lines)
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
+    return [line.rstrip() for line in lines]

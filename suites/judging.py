@@ -100,7 +100,7 @@ def _judged(planned: Planned, x: Coded, want: Expected | None, outcome: Outcome,
     if not isinstance(planned.claim.contract, Observe):
         rightly = want or expected(planned.claim, x)
         where, case = planned.device.target, planned.case
-        script = standalone(planned.plugged, planned.claim, where, case, x, rightly, verdict, planned.view)
+        script = standalone(planned.plugged, planned.claim, where, case, x, verdict, planned.view)
     message = failure_message(verdict, planned.subject, script)
     return Judged(row, message, script, x, outcome.outputs, rightly, outcome.memory)
 

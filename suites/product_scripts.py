@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
 from narrowgauge.contracts.operations import Claim
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.reference.memory import in_memory, to_memory
-from narrowgauge.suites.script_lines import bits_of, head, tensor, typed
+from narrowgauge.suites.script_lines import bits_of, head, shown, tensor, typed
 
 #: characters of all tensors that a script holds itself
 LARGEST = 1 << 14
-#: how many elements it shows
-SHOWN = 4
 #: what a script reads that holds no tensors: as `narrowgauge inputs` writes it
 FILE = "inputs.safetensors"
 READER = f"""\
@@ -59,7 +55,7 @@ def of_a_product(plugged: Plugged, claim: Claim, target: str, case: str, x: Code
             f"out = {called}",
             f"out = out[{output!r}] if isinstance(out, dict) else out[0] if isinstance(out, tuple) else out",
             f"got = {bits_of(plugged, 'out', format_name)}",
-            *_shown(verdict, output),
+            *shown("got", (m for m in verdict.mismatches if m.output == output), lambda m: m.index),
         ]
     )
 
@@ -67,9 +63,3 @@ def of_a_product(plugged: Plugged, claim: Claim, target: str, case: str, x: Code
 def _stored(case: str, name: str, value: Coded) -> str:
     """An expression for the codes of a tensor of the file."""
     return f'stored("{case}.{name}", "{format_named(value.format).storage.str}")'
-
-
-def _shown(verdict: Verdict, output: str) -> Iterator[str]:
-    differing = [m for m in verdict.mismatches if m.output == output][:SHOWN]
-    for m in differing:
-        yield f"print({f'{output}{list(m.index)}: got'!r}, hex(got[{m.index}]), 'want', {m.want!r})"

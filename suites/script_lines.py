@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,14 @@ import numpy.typing as npt
 
 from narrowgauge.contracts.formats import format_named
 from narrowgauge.contracts.kernels import Plugged
+from narrowgauge.contracts.verdict import Mismatch
 from narrowgauge.contracts.views import View, place
 from narrowgauge.devices.placing import around
 
 #: bytes of a stretch that repeats its first ones, and how many of it are worth to be told in short
 PERIOD, SHORTEST = 4, 64
+#: how many elements of an output a script prints
+SHOWN = 4
 #: stands in for narrowgauge while the owner's file is loaded: the decorator does nothing there
 _STAND_IN = (
     "class StandIn:  # for narrowgauge, whose decorator the file below uses\n"
@@ -36,12 +39,13 @@ def head(plugged: Plugged, about: str, target: str) -> list[str]:
     name = plugged.kernel.name
     if not plugged.origin.endswith(".py"):
         return [*lines, f"from {plugged.origin} import {name}"]
-    folder = str(Path(plugged.origin).parent)
     return [
         *lines,
-        f"import runpy, sys; sys.path.insert(0, {folder!r})",
+        "import os, runpy, sys",
+        f"FILE = sys.argv[1] if sys.argv[1:] else {plugged.origin!r}  # where it lies elsewhere: python SCRIPT FILE",
+        "sys.path.insert(0, os.path.dirname(os.path.abspath(FILE)))",
         _STAND_IN,
-        f"{name} = runpy.run_path({plugged.origin!r})[{name!r}]",
+        f"{name} = runpy.run_path(FILE)[{name!r}]",
     ]
 
 
@@ -109,6 +113,15 @@ def view_of(plugged: Plugged, name: str, format_name: str, data: npt.NDArray[Any
         return [*lines, f"{name} = {numpy}.view({name}.dtype)"]
     strided = f"as_strided({shape}, {list(at.strides)}, {at.offset})"
     return [*lines, f"{name} = torch.from_numpy(memory).view({name}.dtype).to({name}.device).{strided}"]
+
+
+def shown(of: str, mismatches: Iterable[Mismatch], index: Callable[[Mismatch], tuple[int, ...]]) -> Iterator[str]:
+    """Lines that print the first of some elements: the code in the array of that name, and what it should be.
+
+    ``index`` says where an element is in the array, which may be a part of the output.
+    """
+    for m in itertools.islice(mismatches, SHOWN):
+        yield f"print({f'{m.output}{list(m.index)}: got'!r}, hex({of}[{index(m)}]), 'want', {m.want!r})"
 
 
 def bits_of(plugged: Plugged, value: str, format_name: str) -> str:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from narrowgauge.contracts.coded import Coded, given_with
 from narrowgauge.contracts.kernels import Plugged
@@ -14,18 +10,15 @@ from narrowgauge.contracts.operations import Claim, Convert, Matmul, OfCache
 from narrowgauge.contracts.verdict import Verdict
 from narrowgauge.contracts.views import View
 from narrowgauge.reference.behaviour import recipe_of, resolved
-from narrowgauge.reference.interval import Expected
 from narrowgauge.suites.kv_scripts import of_a_call
 from narrowgauge.suites.product_scripts import of_a_product
-from narrowgauge.suites.script_lines import bits_of, head, tensor, view_of
+from narrowgauge.suites.script_lines import bits_of, head, shown, tensor, view_of
 
 #: how many elements of a cast, and of a row or matrix of a quantizer, a script holds
 ELEMENTS, LARGEST_MATRIX = 4, 1024
 
 
-def standalone(
-    plugged: Plugged, claim: Claim, target: str, case: str, x: Coded, want: Expected, verdict: Verdict, view: View
-) -> str:
+def standalone(plugged: Plugged, claim: Claim, target: str, case: str, x: Coded, verdict: Verdict, view: View) -> str:
     """The script, or "" where there is no mismatch to show or what shows it is too large to print."""
     if not verdict.mismatches:
         return ""
@@ -39,30 +32,28 @@ def standalone(
     if isinstance(claim.contract, Convert):  # shards, blocks and packed buffers: no cut of a call is one
         return ""
     if view != "contiguous" or (recipe is not None and not recipe.by_rows):  # of rows that belong together, all or none
-        part, expected = x.data, _ends(want, lambda tensor: tensor.data)
+        part, place = x.data, {index: index for index in indices}
     elif x.data.ndim == 2:
-        rows = np.array([indices[0][0]])
-        x = x.take(rows)
-        part, expected = x.data, _ends(want, lambda tensor: tensor.take(rows).data)
+        row = indices[0][0]
+        x = x.take(np.array([row]))
+        part, place = x.data, {index: (0, *index[1:]) for index in indices if index[0] == row}
     else:
-        chosen = tuple(np.array(axis) for axis in zip(*indices[:ELEMENTS], strict=True))
-        part, expected = x.data[chosen], _ends(want, lambda tensor: tensor.data[chosen])
+        chosen = indices[:ELEMENTS]
+        part = x.data[tuple(np.array(axis) for axis in zip(*chosen, strict=True))]
+        place = {index: (number,) for number, index in enumerate(chosen)}
     if claim.layouts or (x.data.ndim == 2 and part.size > LARGEST_MATRIX):
         return ""
-    lines = head(plugged, f"{plugged.kernel.name}: {claim} on {target}", target)
+    lines = head(plugged, f"{plugged.kernel.name}: {claim} on {target}, case {case}", target)
     lines += tensor(plugged, "x", claim.source, part)
     lines += view_of(plugged, "x", claim.source, part, view) if view != "contiguous" else []
     for name, value in given_with(x).items():
         lines += tensor(plugged, name, value.format, value.data)
     lines += _call(plugged, claim, list(given_with(x)))
-    lines += [_print(plugged, name, expected[name], resolved(claim).outputs[name]) for name in expected]
+    for name, format_name in resolved(claim).outputs.items():
+        if found := [m for m in verdict.mismatches if m.output == name and m.index in place]:
+            lines.append(f"got = {bits_of(plugged, f'out[{name!r}]', format_name)}")
+            lines += shown("got", found, lambda m: place[m.index])
     return "\n".join(lines)
-
-
-def _ends(want: Expected, cut: Callable[[Coded], npt.NDArray[Any]]) -> dict[str, list[npt.NDArray[Any]]]:
-    """The part of each output that is shown: what is expected, or from what to what."""
-    ends = {name: (cut(interval.low), cut(interval.high)) for name, interval in want.items()}
-    return {name: [low] if np.array_equal(low, high) else [low, high] for name, (low, high) in ends.items()}
 
 
 def _call(plugged: Plugged, claim: Claim, given: list[str]) -> list[str]:
@@ -73,9 +64,3 @@ def _call(plugged: Plugged, claim: Claim, given: list[str]) -> list[str]:
         f"out = {expression or f'{plugged.kernel.name}(x, {claim.format!r}{beside})'}",
         f"out = out if isinstance(out, dict) else dict(zip({names}, out if isinstance(out, tuple) else [out]))",
     ]
-
-
-def _print(plugged: Plugged, name: str, want: list[npt.NDArray[Any]], format_name: str) -> str:
-    bits = bits_of(plugged, f'out["{name}"]', format_name)
-    wanted = ', "to", '.join(str(end.tolist()) for end in want)
-    return f'print("{name}: got", {bits}.tolist(), "want", {wanted})'

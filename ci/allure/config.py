@@ -80,7 +80,7 @@ def configuration(
         "performance": metrics.described(found.rows.values()),
         "plugins": {
             "awesome": {"options": {**options, "groupBy": ["epic", "feature", "story"]}},
-            "dashboard": {"options": {**options, "layout": charts(found)}},
+            "dashboard": {"options": {**options, "reportName": f"{name}: charts", "layout": charts(found)}},
         },
     }
     if accepted:

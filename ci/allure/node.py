@@ -23,6 +23,8 @@ LEAST = 22
 NODE, HOME = "NODE", "NARROWGAUGE_ALLURE"
 #: what Allure puts into its pages whatever it is told: a script that tells others who reads them
 TRACKER = re.compile(r'<script async src="https?://[^"]*"></script>')
+#: where the first page's cards lead: to folders, which a web server opens, and a browser lists that has files alone
+CARD = re.compile(r'"href":"(\w+)/"')
 #: seconds for npm, and for a report
 INSTALLING, RENDERING = 600, 1800
 HOW = (
@@ -137,8 +139,11 @@ def render(results: Path, config: Path, site: Path) -> str:
         raise Infrastructure(f"Allure {pinned()} on Node {node.version} made no report of {results}:\n{_end(done)}")
     for page in (site / "index.html", *site.glob("*/index.html")):
         text = page.read_text(encoding="utf-8")
-        if TRACKER.search(text):
-            write_whole(page, TRACKER.sub("", text).encode())
+        mended = TRACKER.sub("", text)
+        if page.parent == site:
+            mended = CARD.sub(r'"href":"\1/index.html"', mended)
+        if mended != text:
+            write_whole(page, mended.encode())
     return done.stdout
 
 

@@ -22,6 +22,8 @@ STATUS: dict[Result, str] = {
 }  # fmt: skip
 #: of two results of one cell the worse is kept: a second try that passed mends nothing
 WORST_FIRST = ("failed", "broken", "unknown", "skipped", "passed")
+#: how many faults that cannot be told apart a label names
+SPELLED_OUT = 4
 #: the label that holds our word for a result
 RESULT = "result"
 
@@ -85,10 +87,16 @@ def from_end(cell: Cell, end: End, run: RunRecord | None) -> Json:
     if end.row is None:
         return stub(cell, "LOST", end.message.strip(), run)
     row = end.row
-    labels = [("family", "NO-RESULT"), (RESULT, row.result), *(("fault", name) for name in row.faults)]
+    labels = [("family", "NO-RESULT"), (RESULT, row.result), *fault_of(row)]
     known = _found(row)
     message = f"[NO-RESULT] {Identity(cell).name}, on {cell.target}: {FAILURES['NO-RESULT']}; the journal says {known}"
     return _made(cell, STATUS[row.result], message, run, labels)
+
+
+def fault_of(row: Row) -> list[tuple[str, str]]:
+    """The label by which categories group what is wrong. One for faults that cannot be told apart: of several labels
+    Allure takes the last, and a page that names one of them would blame it."""
+    return [("fault", " or ".join(row.faults[:SPELLED_OUT]))] if row.faults else []
 
 
 def _found(row: Row) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from narrowgauge.contracts.errors import BadInput
 #: shards of a place that began within so many hours of each other are of one night
 ONE_NIGHT = 12
 EMULATED = "emulated-"
+#: where the minutes of a time in ISO 8601 end
+LAST_OF_MINUTES = 16
 #: versions of the surroundings beside those of packages, by their place in what a child says of itself
 _BESIDE = ("triton_default_fp_fusion", "python", "system")
 
@@ -105,8 +108,12 @@ def planned_of(row: Row) -> Planned:
     return Planned(row.operation, row.source, row.format, row.case, row.kernel, row.target)
 
 
-def _name_apart(sides: Iterable[Side]) -> None:
-    """A number behind a name that an earlier side has."""
+def _name_apart(sides: Sequence[Side]) -> None:
+    """Of runs of one place and day the time at which each began; behind a name that an earlier side has, a number."""
+    names = Counter(side.name for side in sides)
+    for side in sides:
+        if names[side.name] > 1 and side.name.endswith(side.written[:10]) and len(side.written) > LAST_OF_MINUTES:
+            side.name += f" {side.written[11:LAST_OF_MINUTES]}"
     seen: dict[str, int] = {}
     for side in sides:
         seen[side.name] = seen.get(side.name, 0) + 1

@@ -14,7 +14,7 @@ from narrowgauge.ci.ledger import Row
 from narrowgauge.command import compare_page, pages
 from narrowgauge.command.compare_why import why
 from narrowgauge.command.compare_words import markdown, report
-from narrowgauge.command.shared import add_json, print_json
+from narrowgauge.command.shared import add_json, print_json, results_in
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.files import write_whole
 from narrowgauge.contracts.operations import Claim
@@ -52,7 +52,7 @@ def register(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace, rest: list[str]) -> int:
     if arguments.html:
         pages.check(arguments.html)
-    sides = read_sides(arguments.paths)
+    sides = read_sides([each for path in arguments.paths for each in ([path] if path.is_file() else results_in(path))])
     _check_kernel(sides, arguments.kernel)
     comparison = compare(sides, leaves_only_nan, arguments.kernel)
     kinds = _kinds(arguments.only)

@@ -32,6 +32,8 @@ document.getElementById("filter").hidden = false;
 filter();
 """
 #: how a finding, or a cell of the matrix, is marked; the words beside it say the same
+#: columns that the headline names
+NAMED = 5
 LEVELS = {"verdicts": "wrong", "failures": "wrong", "codes": "doubt", "nan": "doubt", "agree": "well"}
 
 
@@ -49,9 +51,15 @@ def page(comparison: Comparison, findings: Sequence[Finding]) -> str:
         counts=counts(findings),
         sections=[(title, [_told(one) for one in each if one.section == section])
                   for section, title in SECTIONS.items() if any(one.section == section for one in each)],
-        labels=[plain(column.label) for column in comparison.columns],
+        headline=plain(_headline(comparison)), labels=[plain(column.label) for column in comparison.columns],
         lines=[_line(line, comparison) for line in comparison.lines],
     )  # fmt: skip
+
+
+def _headline(comparison: Comparison) -> str:
+    labels = [column.label for column in comparison.columns]
+    few = ", ".join(labels) if len(labels) <= NAMED else f"{len(labels)} columns of {len(comparison.sides)} runs"
+    return f"Compared: {few}"
 
 
 def _told(one: Told) -> dict[str, Any]:

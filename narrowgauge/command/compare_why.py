@@ -104,7 +104,8 @@ def _wrong(rows: Sequence[Row]) -> str:
         said.append(f"fault {_names(faults)}: {_cause(faults[0])}")
     if tried := [each.open_answers for each in wrong if each.open_answers is not None]:
         within, beyond = sum(t.within for t in tried), sum(t.beyond for t in tried)
-        said.append(f"other answers that its instructions allow explain {within:,} of them, and not {beyond:,}")
+        how_many = f"{within:,} of them, and not {beyond:,}" if beyond else "all of them"
+        said.append(f"other answers that its instructions allow explain {how_many}")
     if row.reason:
         said.append(brief(row.reason))
     if row.waiver:

@@ -15,12 +15,12 @@ from narrowgauge.ci import waivers
 from narrowgauge.ci.allure import config, metrics, node
 from narrowgauge.ci.allure.gather import Gathered, gather, write
 from narrowgauge.ci.allure.identity import ENVIRONMENT
-from narrowgauge.ci.allure.results import label_of, milliseconds
+from narrowgauge.ci.allure.results import RESULT, label_of, milliseconds
 from narrowgauge.command.shared import add_json, print_json, results_in
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.contracts.failures import FAILURES
 from narrowgauge.contracts.files import write_whole
-from narrowgauge.contracts.verdict import Exit
+from narrowgauge.contracts.verdict import Exit, Result
 from narrowgauge.plugin.screen import Grid, Line, screen, show
 from narrowgauge.reference.faults.families import FAMILIES
 
@@ -28,8 +28,10 @@ RESULTS, REPORT = "results", "report"
 #: the only things that an earlier report left, and that this one removes
 OWN = (RESULTS, REPORT)
 NAME = "narrowgauge"
+#: a failure that is known, which Allure's words do not tell from others
+WAIVED: Result = "waived"
 #: in the order of the table
-STATUSES = ("failed", "broken", "skipped", "passed")
+STATUSES = ("failed", "broken", WAIVED, "skipped", "passed")
 #: notes on the screen; --json has all
 SHOWN = 10
 
@@ -123,10 +125,11 @@ def _write(arguments: argparse.Namespace, found: Gathered, known: list[waivers.W
 
 
 def _counts(found: Gathered) -> dict[str, Counter[str]]:
-    """Results by environment and status."""
+    """Results by environment and status; failures that are known apart."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in found.environments}
     for result in found.results.values():
-        counts.setdefault(label_of(result, ENVIRONMENT) or "no environment", Counter())[result["status"]] += 1
+        status = WAIVED if label_of(result, RESULT) == WAIVED else result["status"]
+        counts.setdefault(label_of(result, ENVIRONMENT) or "no environment", Counter())[status] += 1
     return counts
 
 

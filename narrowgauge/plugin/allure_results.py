@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from narrowgauge.ci.allure.identity import Identity
+from narrowgauge.ci.allure.results import fault_of
 from narrowgauge.ci.ledger import Row
 from narrowgauge.plugin.allure_report import JUDGED, LISTENER
 from narrowgauge.plugin.cells import stable
@@ -71,7 +72,7 @@ def labels(row: Row, message: str) -> list[tuple[str, str]]:
     found = [("severity", severity(row)), ("result", row.result)]
     if code := code_in(message):
         found.append(("family", code))
-    return found + [("fault", name) for name in row.faults[:SPELLED_OUT]]
+    return found + fault_of(row)
 
 
 def links(row: Row) -> list[tuple[str, str, str]]:
@@ -99,9 +100,12 @@ def said(judged: Judged) -> str:
 
 
 def described(row: Row) -> str:
-    """What was claimed, on whose word, and how to judge it again, in Markdown."""
+    """What was claimed, on whose word, how to judge it again, and what to read about the mistake, in Markdown."""
     kernels = "" if row.own else " --kernels YOUR_FILE"
-    return (
-        f"claim `{row.claim}`, by {row.authority or 'the contract'}\n\n"
-        f"again: `narrowgauge test{kernels} -k '{row.kernel} and {row.case}' --device {row.device}`"
-    )
+    said = [
+        f"claim `{row.claim}`, by {row.authority or 'the contract'}",
+        f"again: `narrowgauge test{kernels} -k '{row.kernel} and {row.case}' --device {row.device}`",
+    ]
+    if row.faults:
+        said.append(f"about the mistake: `narrowgauge explain {row.faults[0].split(' + ')[0]}`")
+    return "\n\n".join(said)

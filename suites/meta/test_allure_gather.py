@@ -10,6 +10,7 @@ import pytest
 
 from narrowgauge.ci.allure.gather import RESULTS, gather, write
 from narrowgauge.ci.allure.identity import Identity
+from narrowgauge.ci.allure.results import fault_of
 from narrowgauge.ci.records import PLAN, Check
 from narrowgauge.contracts.errors import BadInput
 from narrowgauge.reference.message import code_in
@@ -177,3 +178,10 @@ def test_results_and_what_they_refer_to_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "p.png").read_bytes() == b"picture"
     assert len(list((tmp_path / "out").iterdir())) == 2
     assert not (tmp_path / "secret").exists()
+
+
+def test_faults_that_cannot_be_told_apart_are_one_label() -> None:
+    """Measured of Allure 3.18: of two labels a category groups by the last, and "rounds_down" would be blamed."""
+    several = row(cell(), result="failed", faults=("cast.ties_away", "cast.rounds_down"))
+    assert fault_of(several) == [("fault", "cast.ties_away or cast.rounds_down")]
+    assert fault_of(row(cell())) == []

@@ -21,7 +21,7 @@ from narrowgauge.reference.claims_apart import claims_apart, followers, left_ope
 from narrowgauge.reference.expected import expected
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.reference.recipes import RECIPES
-from narrowgauge.suites.meta.compare_sets import E4M3, FNUZ, failed, ledger, row, unexecuted
+from narrowgauge.suites.meta.compare_sets import E4M3, FNUZ, failed, ledger, results, row, unexecuted
 
 pytestmark = pytest.mark.meta
 
@@ -97,6 +97,14 @@ def test_the_last_night_stands_for_a_target_and_nights_are_told_apart(tmp_path: 
     assert found.changed == {"sm_90 @ 0 -> sm_90 @ 1": {"torch": ("2.13.0", "2.14.0")}}
     cut = compared(tmp_path, first, second, devices={"sm_90": {"versions": {"torch": "2.13.0"}}})
     assert cut.changed == {}  # of the git sha and of Triton the second night knows nothing
+
+
+def test_two_runs_of_one_day_are_told_apart_by_their_times(tmp_path: Path) -> None:
+    for number, started in enumerate(("2026-11-30T02:00:00+00:00", "2026-11-30T14:05:00+00:00", "2026-11-29T02:00:00")):
+        results(tmp_path / str(number), [row("sm_90")], started=started)
+    found = compare(read_sides(sorted(tmp_path.iterdir())), leaves_only_nan)
+    days = ["2026-11-30 02:00", "2026-11-30 14:05", "2026-11-29"]
+    assert sorted(side.name for side in found.sides) == sorted(f"cuda/sm_90 {day}" for day in days)
 
 
 def test_a_cell_of_one_night_alone_is_told(tmp_path: Path) -> None:
@@ -194,7 +202,9 @@ def test_waivers_reasons_and_other_answers_are_told(tmp_path: Path) -> None:
     crash = row("gfx942", "", result="failed", outcome="crashed", reason="crashed: signal 11", elements=0)
     assert "crashed: signal 11" in explained(tmp_path, row("sm_90"), crash)["gfx942"]
     disputed = failed("gfx942", result="disputed", faults=(), open_answers=OpenAnswers(("first",), 2, 0))
-    assert "explain 2 of them, and not 0" in explained(tmp_path, row("sm_90"), disputed)["gfx942"]
+    assert explained(tmp_path, row("sm_90"), disputed)["gfx942"].endswith("allow explain all of them")
+    disputed = failed("gfx942", result="disputed", faults=(), open_answers=OpenAnswers(("first",), 2, 1))
+    assert "explain 2 of them, and not 1" in explained(tmp_path, row("sm_90"), disputed)["gfx942"]
     assert "no known fault" in explained(tmp_path, row("sm_90"), failed("gfx942", faults=()))["gfx942"]
 
 

@@ -87,6 +87,15 @@ def test_the_journal_is_believed_before_the_ledger(tmp_path: Path) -> None:
     assert {r.case: r.digest for r in side.rows.values()} == {"edges": "d1", "ties": "d1"}
 
 
+def test_a_directory_of_results_stands_for_all_in_it(tmp_path: Path, capsys: Capture) -> None:
+    """As for the gate and the report."""
+    for target in ("sm_90", "gfx942"):
+        results(tmp_path / "night" / target, [row(target)])
+    code, found = compared(capsys, tmp_path / "night")
+    assert code == 0
+    assert [side["paths"] for side in found["sides"]] == [[str(tmp_path / "night" / t)] for t in ("gfx942", "sm_90")]
+
+
 def test_a_lost_shard_is_not_executed_and_named(tmp_path: Path, capsys: Capture) -> None:
     shards = [[row("sm_90")], [row("sm_90", case="stratified")]]
     one = results(tmp_path / "1", shards[0], shards=shards)

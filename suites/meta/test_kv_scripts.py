@@ -128,7 +128,8 @@ SHOWN = [
 #: runs the scripts that it is given, each as if it were alone, and without narrowgauge
 RUN_ALL = """
 import sys
-for path in sys.argv[1:]:
+paths, sys.argv[1:] = sys.argv[1:], []
+for path in paths:
     sys.modules["narrowgauge"] = None
     exec(compile(open(path).read(), path, "exec"), {"__name__": "__main__"})
     print("--")

@@ -339,6 +339,15 @@ def test_the_workflow_makes_a_night_of_the_cpu_lane_and_judges_it(sandbox: Sandb
     ]
 
 
+def test_waivers_of_ones_own_go_to_the_gate_and_to_the_report(sandbox: Sandbox) -> None:
+    left(sandbox, *CPU)
+    github_night(sandbox)
+    code, said = sandbox.run("bash ci/gate.sh --waivers mine.toml", {"EXPECT": "cpu/cpu"})
+    assert code == 4, said
+    assert "mine.toml" in said
+    assert sandbox.log("report")[0].endswith("--history history/allure.jsonl --waivers mine.toml")
+
+
 def test_no_results_at_all_are_red_and_no_report_is_made(sandbox: Sandbox) -> None:
     assert github_gate(sandbox, LABELS)[0] == 3
     said = (sandbox.folder / "summary.md").read_text().replace("\\", "")

@@ -17,7 +17,8 @@ from narrowgauge.suites import product_scripts
 from narrowgauge.suites.judging import run_cell
 from narrowgauge.suites.offline import write_inputs
 from narrowgauge.suites.planning import plan_cases
-from narrowgauge.suites.product_scripts import FILE, SHOWN
+from narrowgauge.suites.product_scripts import FILE
+from narrowgauge.suites.script_lines import SHOWN
 
 pytestmark = pytest.mark.meta
 

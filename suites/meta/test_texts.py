@@ -13,7 +13,7 @@ from narrowgauge.ci.ledger import Ledger, Row
 from narrowgauge.command import devices
 from narrowgauge.contracts.errors import BadInput, unknown
 from narrowgauge.contracts.formats import FORMATS, format_named
-from narrowgauge.contracts.verdict import Explanation, Verdict
+from narrowgauge.contracts.verdict import Explanation, Mismatch, Verdict
 from narrowgauge.devices.device import Device
 from narrowgauge.devices.discovery import all_devices
 from narrowgauge.devices.targets import TARGETS
@@ -318,6 +318,24 @@ def test_no_cause_is_spelled_out_for_a_fault_that_accounts_for_little() -> None:
     text = failure_message(verdict(4, 6), "a kernel")
     assert cause not in text
     assert "\n  near: cast.truncates explains 4 of 10\n" in text
+
+
+def test_a_wide_table_has_its_inputs_on_lines_of_their_own() -> None:
+    """A report's page breaks long lines: got and want would stand under the input, or anywhere."""
+
+    def table(text: str) -> list[str]:
+        shown = Mismatch("codes", (0, 10), "value", text, "1 (0x1)", "2 (0x2)")
+        found = Verdict("failed", "claim", "x", 9, {"value": 2}, mismatches=(shown, replace(shown, index=(3,))))
+        return failure_message(found, "subject").partition("differing: ")[2].splitlines()[1:5]
+
+    assert table("short")[1] == "  codes[0, 10]  value  short  1 (0x1)  2 (0x2)"
+    long = "row 0 of a, column 0: " + "9" * 60
+    assert table(long) == [
+        "  output        kind   got      want",
+        "  codes[0, 10]  value  1 (0x1)  2 (0x2)",
+        f"    {long}",
+        "  codes[3]      value  1 (0x1)  2 (0x2)",
+    ]
 
 
 def test_a_dispute_blames_nobody() -> None:

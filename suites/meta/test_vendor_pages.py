@@ -46,7 +46,7 @@ def commands(page: str) -> str:
 @pytest.fixture
 def sandbox(tmp_path: Path) -> Sandbox:
     made = Sandbox(tmp_path / "checkout")
-    for name in ("gh", "pip", "tox"):
+    for name in ("gh", "git", "pip", "tox"):
         made.program(name, LOGGED)
     made.program("python3", PYTHON3)
     made.program("buildkite-agent", AGENT + '[ "$1" != pipeline ] || [ -f "$3" ]\n')
