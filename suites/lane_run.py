@@ -147,8 +147,10 @@ class LaneRun:
     def judge(self, quiet: bool = False) -> RunRecord:
         """Run this shard's tests, and write down how that went."""
         limits = Limits(60.0 * self.lane.minutes, WHOLE_RUN * self.lane.patience, self.out / JOURNAL)
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        environment.pop(ADDED, None)  # its words are among the options
+        # Those words are among the options; and whoever is a worker of another pytest starts one that is none.
+        left_out = (ADDED, "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT")
+        environment = {name: value for name, value in os.environ.items() if name not in left_out}
+        environment["PYTHONUNBUFFERED"] = "1"
         ended = supervise(self._command(), environment, self.out / LOG, limits, quiet)
         found = read_shard(self.out)
         reason = ended.why or doubt(ended, found, self.shard) or ended.log

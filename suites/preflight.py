@@ -19,11 +19,10 @@ from narrowgauge.golden.manifest import VECTORS, problems
 from narrowgauge.reference.inputs import case_named
 from narrowgauge.suites.judging import run_cell
 from narrowgauge.suites.planning import Planned
+from narrowgauge.suites.run import Run
 
 #: how a lane names every GPU of its architecture
 GPU = "gpu"
-
-
 #: bytes that a run needs for its journal, ledger and attachments, and then some
 ROOM = 512 * 2**20
 #: the kernel that must be right, and its claim
@@ -46,9 +45,9 @@ class Fitness:
 
 
 def preflight(lane: Lane, target: str, out: Path) -> Fitness:
-    """Look at the machine: versions, vendor, architecture, a smoke kernel on each device, vectors, room on the disk."""
+    """Look at the machine: the disk, vectors, kernels, devices, versions, vendor, a smoke kernel on each device."""
     found = Fitness()
-    found.checks += [*_disk(out), *_vectors()]
+    found.checks += [*_disk(out), *_vectors(), *_kernels()]
     devices = _devices(lane, target, found)
     with contextlib.ExitStack() as stack:
         asked = devices[0] if devices else host()
@@ -73,6 +72,12 @@ def _vectors() -> Iterator[Check]:
         wrong = [str(error)]
     said = "; ".join(wrong[:3]) or "as their manifest says"
     yield Check("golden vectors", not wrong, said, "as their manifest says")
+
+
+def _kernels() -> Iterator[Check]:
+    """A module that is left out takes its tests out of the plan, and no gate would miss them after the next commit."""
+    missing = [f"{module.rpartition('.')[2]}: {why}" for module, why in Run().missing.items()]
+    yield Check("the suite's kernels", not missing, "; ".join(missing[:3]) or "all are there", "all are there")
 
 
 def _devices(lane: Lane, target: str, found: Fitness) -> list[Device]:

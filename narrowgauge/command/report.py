@@ -13,7 +13,7 @@ from rich.text import Text
 
 from narrowgauge.ci import waivers
 from narrowgauge.ci.allure import config, metrics, node
-from narrowgauge.ci.allure.gather import Gathered, gather, write
+from narrowgauge.ci.allure.gather import Gathered, gather, without_well, write
 from narrowgauge.ci.allure.identity import ENVIRONMENT
 from narrowgauge.ci.allure.results import RESULT, label_of, milliseconds
 from narrowgauge.command.shared import add_json, print_json, results_in
@@ -49,7 +49,10 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="SITE", help="a folder for the report")
     parser.add_argument("--history", type=Path, metavar="FILE", help="earlier nights, read and added to (.jsonl)")
-    parser.add_argument("--single-file", action="store_true", help="pages that open without a server")
+    parser.add_argument(
+        "--single-file", action="store_true",
+        help="one page that opens without a server: what did not pass, and the same tests on other targets",
+    )  # fmt: skip
     parser.add_argument("--name", default=NAME, help=f"the report's title (default: {NAME})")
     parser.add_argument(
         "--waivers", action="append", default=[], type=Path, metavar="FILE",
@@ -74,12 +77,15 @@ def run(arguments: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--history {arguments.history}; expected a file that ends in .jsonl")
     known = waivers.load([waivers.OWN, *arguments.waivers])
     found = gather([directory for given in arguments.directories for directory in results_in(given)])
-    site = _prepared(arguments.out)
+    site, counts = _prepared(arguments.out), _counts(found)
+    well = without_well(found) if arguments.single_file else 0
     _write(arguments, found, known, site)
     if arguments.json:
-        print_json(_data(found, site))
+        print_json(_data(found, counts, site, well))
     else:
-        _show(found)
+        _show(found, counts)
+        if well:
+            print(f"{well:,} tests that passed wherever they ran are not on the page; without --single-file all are")
     if arguments.no_render:
         return Exit.OK
     node.render(site / RESULTS, site / RESULTS / config.FILE, site / REPORT)
@@ -133,18 +139,19 @@ def _counts(found: Gathered) -> dict[str, Counter[str]]:
     return counts
 
 
-def _data(found: Gathered, site: Path) -> dict[str, Any]:
+def _data(found: Gathered, counts: dict[str, Counter[str]], site: Path, well: int) -> dict[str, Any]:
     return {
         "site": str(site),
-        "environments": {name: dict(count) for name, count in _counts(found).items()},
+        "environments": {name: dict(count) for name, count in counts.items()},
+        "passed_and_left_out": well,
         "without_a_result_of_their_own": sorted(found.stubs),
         "notes": found.notes,
     }
 
 
-def _show(found: Gathered) -> None:
+def _show(found: Gathered, counts: dict[str, Counter[str]]) -> None:
     grid = Grid("results by environment", ["environment", *STATUSES])
-    for name, count in _counts(found).items():
+    for name, count in counts.items():
         grid.lines.append(Line([Text(name), *(Text(str(count[s] or "·")) for s in STATUSES)]))
     console = screen()
     show(console, grid.texts(console.width))

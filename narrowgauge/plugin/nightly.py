@@ -6,7 +6,6 @@ Every process that collects makes the same plan; the first one writes it. Under 
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar
@@ -66,7 +65,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     except NarrowgaugeError as error:
         raise pytest.UsageError(str(error)) from None
     plan = Plan(lane, target, option.narrowgauge_depth, shards, cells)
-    if os.environ.get("PYTEST_XDIST_WORKER", FIRST) == FIRST:
+    if getattr(config, "workerinput", {}).get("workerid", FIRST) == FIRST:
         write_json(option.narrowgauge_out / PLAN, plan.to_json())
     elsewhere = [by_id[cell.id] for cell in cells if cell.shard != shard]
     config.hook.pytest_deselected(items=elsewhere)

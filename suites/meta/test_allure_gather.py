@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from narrowgauge.ci.allure.gather import RESULTS, gather, write
+from narrowgauge.ci.allure.gather import RESULTS, gather, without_well, write
 from narrowgauge.ci.allure.identity import Identity
 from narrowgauge.ci.allure.results import fault_of
 from narrowgauge.ci.records import PLAN, Check
@@ -185,3 +185,15 @@ def test_faults_that_cannot_be_told_apart_are_one_label() -> None:
     several = row(cell(), result="failed", faults=("cast.ties_away", "cast.rounds_down"))
     assert fault_of(several) == [("fault", "cast.ties_away or cast.rounds_down")]
     assert fault_of(row(cell())) == []
+
+
+def test_one_page_leaves_out_what_passed_wherever_it_ran(tmp_path: Path) -> None:
+    """What passed on one target stays beside its failure on another; so does what was not executed."""
+    well, parts, unrun = (cell(case) for case in ("well", "parts", "unrun"))
+    other = cell("parts", target="gfx942")
+    ends = {well.id: row(well), parts.id: row(parts), unrun.id: row(unrun, result="not_executed")}
+    one = night(tmp_path / "1", (well, parts, unrun), ends, files={})
+    two = night(tmp_path / "2", (other,), {other.id: row(other, result="failed")}, {}, lane="rocm", target="gfx942")
+    found = gather([one, two])
+    assert without_well(found) == 1
+    assert set(found.results) == {parts.id, unrun.id, other.id}

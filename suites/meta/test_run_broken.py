@@ -204,6 +204,7 @@ def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [check.name for check in shard.run.preflight] == [
         "room on the disk",
         "golden vectors",
+        "the suite's kernels",
         "smoke kernel on host",
     ]
     assert shard.run.state == "finished"

@@ -15,6 +15,7 @@ from narrowgauge.ci.lanes import Lane, lane_named
 from narrowgauge.ci.records import JOURNAL, PLAN, RunRecord
 from narrowgauge.contracts.errors import Infrastructure
 from narrowgauge.devices.device import Device
+from narrowgauge.kernels_under_test import MODULES
 from narrowgauge.suites import lane_run, preflight
 from narrowgauge.suites.lane_run import LaneRun
 from narrowgauge.suites.meta.break_sets import LANE, holds, without_torch
@@ -73,6 +74,17 @@ def machine(smoke: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Ma
         monkeypatch.setattr(Device, "facts", lambda self: {**FACTS, "torch": torch})
 
     return so
+
+
+def test_a_kernel_of_the_suite_that_cannot_be_loaded_is_no_shorter_plan(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(["sm_90"], CUDA)
+    more = {**MODULES, "narrowgauge.kernels_under_test.other": ("no_such_package",)}
+    monkeypatch.setattr("narrowgauge.suites.run.MODULES", more)
+    record = run_of(lane_named("cuda"), "sm_90", tmp_path / "out").preflight()
+    assert (record.state, failed(record)) == ("infra", ["the suite's kernels"])
+    assert "other: no_such_package not installed" in record.reason
 
 
 def test_equal_gpus_of_the_lane_are_fit(machine: Machine, tmp_path: Path) -> None:
