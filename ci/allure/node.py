@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -106,7 +107,12 @@ def installed() -> Path:
 
 
 def install() -> Path:
-    """Install the pinned Allure by npm, from whatever registry npm is set to. Raises ``Infrastructure``."""
+    """Install the pinned Allure by npm, from whatever registry npm is set to, where it is not there yet.
+
+    Raises ``Infrastructure``.
+    """
+    with contextlib.suppress(Infrastructure):
+        return installed()
     node, folder = find_node(), home()
     for name in PINNED:
         write_whole(folder / name, (HERE / name).read_bytes())

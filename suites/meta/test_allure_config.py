@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from narrowgauge.ci import waivers
-from narrowgauge.ci.allure import config, metrics
+from narrowgauge.ci.allure import config, metrics, node
 from narrowgauge.ci.allure.gather import gather
 from narrowgauge.ci.allure.identity import Identity, environment_of
 from narrowgauge.contracts.failures import FAILURES
@@ -163,3 +164,25 @@ def test_figures_are_one_for_each_kernel_and_environment() -> None:
     described = metrics.described(rows)["metrics"]
     assert described.keys() == found.keys()
     assert len({(d["title"], d["group"]) for d in described.values()}) == len(found)
+
+
+def test_allure_is_installed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """npm would take everything away, and fetch it again."""
+    asked: list[list[str]] = []
+
+    def npm(command: list[str], of: node.Node, folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        package = folder / "node_modules" / "allure"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "package.json").write_text(json.dumps({"version": node.pinned()}))
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setenv("NARROWGAUGE_ALLURE", str(tmp_path))
+    monkeypatch.setattr(node, "find_node", lambda: node.Node(tmp_path / "bin" / "node", "22.0.0"))
+    monkeypatch.setattr(node, "_npm", lambda of: ["npm"])
+    monkeypatch.setattr(node, "_run", npm)
+    assert node.install() == node.install() == tmp_path / "node_modules" / "allure" / "cli.js"
+    assert [command[:2] for command in asked] == [["npm", "ci"]]
+    (tmp_path / "node_modules" / "allure" / "package.json").write_text('{"version": "3.0.0"}')
+    node.install()
+    assert len(asked) == 2
