@@ -1,4 +1,4 @@
-"""TOML files that are lists of tables, strict in form: what waivers and the quarantine share."""
+"""TOML files, strict in form: what lanes, waivers and the quarantine share."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import datetime
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from typing import Any
 
 from narrowgauge.contracts.errors import BadInput
 
 
-def tables(path: Path, name: str, what: str) -> Iterator[tuple[Mapping[str, object], str]]:
-    """The tables [[name]] of a file of ``what``, each with where it stands. Raises ``BadInput``."""
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """A TOML file of ``what``. Raises ``BadInput`` for one that cannot be read, or is none."""
     try:
-        data = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except OSError as error:
         raise BadInput(f"cannot read {what} {path}: {error.strerror}") from error
     except ValueError as error:  # not TOML, or not UTF-8
         raise BadInput(f"{what} {path} are not TOML: {error}") from error
+
+
+def tables(path: Path, name: str, what: str) -> Iterator[tuple[Mapping[str, object], str]]:
+    """The tables [[name]] of a file of ``what``, each with where it stands. Raises ``BadInput``."""
+    data = read_toml(path, what)
     if unknown := set(data) - {name}:
         raise BadInput(f"{what} {path}: unknown table {sorted(unknown)}; expected [[{name}]]")
     entries = data.get(name, [])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from narrowgauge.ci.entries import read_toml
 from narrowgauge.contracts.errors import BadInput, unknown
 
 #: the suite's own lanes
@@ -42,12 +42,7 @@ class Lane:
 
 def load(path: Path = OWN) -> dict[str, Lane]:
     """The lanes of a file, by name. Raises ``BadInput`` for a key or value that is not as it must be."""
-    try:
-        data = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise BadInput(f"cannot read lanes {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise BadInput(f"lanes {path} are not TOML: {error}") from error
+    data = read_toml(path, "lanes")
     tables = data.get("lane")
     if set(data) != {"lane"} or not isinstance(tables, dict) or not tables:
         raise BadInput(f"lanes {path}: expected tables [lane.NAME] and nothing else, found {sorted(data)}")
